@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef UTIL_HIST_H
+#define UTIL_HIST_H
+/* Log2 histograms and counters that any thread may update at any time (relaxed atomics). */
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define HIST_BUCKETS 48
+
+/* Bucket 0 counts 0, bucket i counts values in [2^(i-1), 2^i). */
+struct hist {
+	_Atomic uint64_t h_bucket[HIST_BUCKETS]; /* [atomic] */
+	_Atomic uint64_t h_count;		 /* [atomic] */
+	_Atomic uint64_t h_sum;			 /* [atomic] */
+	_Atomic uint64_t h_max;			 /* [atomic] */
+};
+
+void hist_add(struct hist *h, uint64_t value);
+uint64_t hist_count(const struct hist *h);
+uint64_t hist_mean(const struct hist *h);
+/* The upper bound of the bucket in which the given per cent of all values is reached. */
+uint64_t hist_percentile(const struct hist *h, unsigned percent);
+/* "name count N mean M max X" and one "  <= bound count" line for each non-empty bucket. */
+void hist_print(const struct hist *h, const char *name, FILE *out);
+void hist_reset(struct hist *h);
+
+typedef _Atomic uint64_t counter_t;
+
+static inline void counter_add(counter_t *c, uint64_t n)
+{
+	atomic_fetch_add_explicit(c, n, memory_order_relaxed);
+}
+
+static inline void counter_inc(counter_t *c)
+{
+	counter_add(c, 1);
+}
+
+static inline uint64_t counter_read(const counter_t *c)
+{
+	return atomic_load_explicit(c, memory_order_relaxed);
+}
+
+#endif
