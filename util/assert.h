@@ -8,9 +8,8 @@
 
 #include <stdbool.h>
 
-__attribute__((noreturn, format(printf, 4, 5))) void assert_failed(const char *file, int line,
-								   const char *func,
-								   const char *fmt, ...);
+__attribute__((noreturn, format(printf, 4, 5))) void
+assert_failed(const char *file, int line, const char *func, const char *fmt, ...);
 
 #define ASSERT(c)                                                                                  \
 	do {                                                                                       \

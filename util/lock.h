@@ -19,28 +19,28 @@
  */
 enum lock_rank {
 	LOCK_RANK_NONE = 0,
-	LOCK_RANK_MOUNT,	    /* mount state, remount, freeze */
-	LOCK_RANK_RENAME,	    /* s_vfs_rename_mutex */
-	LOCK_RANK_I_RWSEM,	    /* inode: i_rwsem */
-	LOCK_RANK_INVALIDATE,	    /* mapping: invalidate_lock */
-	LOCK_RANK_HANDLE,	    /* pseudo lock: a handle is open in this thread */
-	LOCK_RANK_PAGE,		    /* page lock (a bit; pseudo rank) */
-	LOCK_RANK_XATTR,	    /* inode: xattr_sem */
-	LOCK_RANK_I_DATA_SEM,	    /* inode: i_data_sem */
-	LOCK_RANK_ICACHE,	    /* inode hash */
-	LOCK_RANK_BUFFER,	    /* buffer_head content lock */
-	LOCK_RANK_BH_CACHE,	    /* buffer cache hash and LRU */
-	LOCK_RANK_J_CHECKPOINT,	    /* j_checkpoint_mutex */
-	LOCK_RANK_J_STATE,	    /* j_state_lock */
-	LOCK_RANK_J_BSTATE,	    /* b_state_lock of a journal_head */
-	LOCK_RANK_J_LIST,	    /* j_list_lock, t_handle_lock, revoke lock */
-	LOCK_RANK_GROUP,	    /* block group: bitmaps, buddy, descriptor */
-	LOCK_RANK_PA,		    /* preallocation lists and descriptors */
-	LOCK_RANK_ES,		    /* inode: i_es_lock */
-	LOCK_RANK_MAPPING,	    /* mapping: page index and tags */
-	LOCK_RANK_WB,		    /* wb_lock: dirty lists, throttle counters */
-	LOCK_RANK_ARENA,	    /* frame allocator */
-	LOCK_RANK_LEAF,		    /* anything that calls nothing while held */
+	LOCK_RANK_MOUNT,	/* mount state, remount, freeze */
+	LOCK_RANK_RENAME,	/* s_vfs_rename_mutex */
+	LOCK_RANK_I_RWSEM,	/* inode: i_rwsem */
+	LOCK_RANK_INVALIDATE,	/* mapping: invalidate_lock */
+	LOCK_RANK_HANDLE,	/* pseudo lock: a handle is open in this thread */
+	LOCK_RANK_PAGE,		/* page lock (a bit; pseudo rank) */
+	LOCK_RANK_XATTR,	/* inode: xattr_sem */
+	LOCK_RANK_I_DATA_SEM,	/* inode: i_data_sem */
+	LOCK_RANK_ICACHE,	/* inode hash */
+	LOCK_RANK_BUFFER,	/* buffer_head content lock */
+	LOCK_RANK_BH_CACHE,	/* buffer cache hash and LRU */
+	LOCK_RANK_J_CHECKPOINT, /* j_checkpoint_mutex */
+	LOCK_RANK_J_STATE,	/* j_state_lock */
+	LOCK_RANK_J_BSTATE,	/* b_state_lock of a journal_head */
+	LOCK_RANK_J_LIST,	/* j_list_lock, t_handle_lock, revoke lock */
+	LOCK_RANK_GROUP,	/* block group: bitmaps, buddy, descriptor */
+	LOCK_RANK_PA,		/* preallocation lists and descriptors */
+	LOCK_RANK_ES,		/* inode: i_es_lock */
+	LOCK_RANK_MAPPING,	/* mapping: page index and tags */
+	LOCK_RANK_WB,		/* wb_lock: dirty lists, throttle counters */
+	LOCK_RANK_ARENA,	/* frame allocator */
+	LOCK_RANK_LEAF,		/* anything that calls nothing while held */
 	LOCK_RANK_MAX
 };
 

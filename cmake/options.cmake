@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Compiler settings shared by every target, and the libraries the project stands on.
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(EXT4D_SANITIZE "" CACHE STRING "value of -fsanitize=, or empty")
+option(EXT4D_DEBUG "lock rank checks and O(n) checks" OFF)
+option(EXT4D_COVERAGE "gcov instrumentation" OFF)
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(EXT2FS REQUIRED IMPORTED_TARGET ext2fs com_err)
+pkg_check_modules(FUSE3 REQUIRED IMPORTED_TARGET fuse3)
+pkg_check_modules(BLKID REQUIRED IMPORTED_TARGET blkid)
+pkg_check_modules(BSD REQUIRED IMPORTED_TARGET libbsd)
+pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
+pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
+pkg_check_modules(CAPNG REQUIRED IMPORTED_TARGET libcap-ng)
+
+# <bsd/sys/tree.h> is a header only: nothing of libbsd is linked.
+include_directories(${PROJECT_SOURCE_DIR})
+add_compile_definitions(_GNU_SOURCE _FILE_OFFSET_BITS=64)
+add_compile_options(-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+	-Wpointer-arith -Wvla -Wundef -Wformat=2 -fno-common)
+if(EXT4D_DEBUG)
+	add_compile_definitions(EXT4D_DEBUG)
+endif()
+if(EXT4D_SANITIZE)
+	add_compile_options(-fsanitize=${EXT4D_SANITIZE} -fno-omit-frame-pointer
+		-fno-sanitize-recover=all)
+	add_link_options(-fsanitize=${EXT4D_SANITIZE})
+endif()
+if(EXT4D_COVERAGE)
+	add_compile_options(--coverage)
+	add_link_options(--coverage)
+endif()
+find_program(CCACHE ccache)
+if(CCACHE)
+	set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
