@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# in_namespace.sh SCRIPT: run it in a private mount namespace with a scratch folder that goes away with it.
+set -euo pipefail
+if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
+	echo "skipped: needs root and /dev/fuse"
+	exit 77
+fi
+T=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-test.XXXXXX")
+export T
+rc=0
+unshare -m --propagation private bash -c '
+	. "$(dirname "$1")/lib.sh"
+	trap cleanup EXIT
+	. "$1"
+' _ "$1" || rc=$?
+rm -rf "$T"
+exit $rc
