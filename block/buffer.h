@@ -17,12 +17,14 @@
 struct bh_cache;
 
 /* b_state bits [atomic] */
-#define BH_UPTODATE (1u << 0) /* b_data holds the block's content */
-#define BH_DIRTY (1u << 1)    /* content newer than the disk's, not under the journal's care */
-#define BH_VERIFIED (1u << 2) /* checksum and structure were checked since it was read */
-#define BH_WRITING (1u << 3)  /* a write of this buffer is in flight */
-#define BH_NEW (1u << 4)      /* bitmaps: initialised in memory from an UNINIT group */
-#define BH_IO_ERROR (1u << 5) /* the last write failed */
+#define BH_UPTODATE (1u << 0)	 /* b_data holds the block's content */
+#define BH_DIRTY (1u << 1)	 /* content newer than the disk's, not under the journal's care */
+#define BH_VERIFIED (1u << 2)	 /* checksum and structure were checked since it was read */
+#define BH_WRITING (1u << 3)	 /* a write of this buffer is in flight */
+#define BH_NEW (1u << 4)	 /* bitmaps: initialised in memory from an UNINIT group */
+#define BH_IO_ERROR (1u << 5)	 /* the last write failed */
+#define BH_READING (1u << 16)	 /* cache internal: b_data is the target of a read in flight */
+#define BH_REFERENCED (1u << 17) /* cache internal: found since the eviction hand passed */
 
 struct buffer_head {
 	struct bh_cache *b_cache; /* [const after init] */
@@ -49,6 +51,11 @@ struct blkdev *bh_cache_dev(struct bh_cache *c);
 struct buffer_head *bh_get(struct bh_cache *c, uint64_t blocknr);
 /* As bh_get, NULL if it is not in memory. Never blocks. */
 struct buffer_head *bh_find(struct bh_cache *c, uint64_t blocknr);
+/*
+ * A buffer that bh_get() returned without BH_UPTODATE belongs to whoever fills it: b_lock, content,
+ * BH_UPTODATE. No read that was started before or later overwrites it after that.
+ * bh_get() waits for a readahead of the block, bh_find() does not find it until it has ended.
+ */
 /* bh_get and read if not uptodate. Blocks for I/O. ERR_PTR(-EIO) on a read error. */
 struct buffer_head *bh_read(struct bh_cache *c, uint64_t blocknr);
 /* Start reads of n blocks from blocknr without waiting. */
@@ -86,7 +93,8 @@ static inline void unlock_buffer(struct buffer_head *bh)
 int bh_write_copy(struct buffer_head *bh, const void *data, unsigned flags);
 /*
  * Write many buffers home from their live content, batched, and wait for all: each is copied
- * under b_lock when it is submitted, so it may be modified meanwhile. First error returned, all are tried; failed ones get BH_IO_ERROR.
+ * under b_lock when it is submitted, so it may be modified meanwhile. BH_DIRTY is cleared with the copy. First error returned, all
+ * are tried; failed ones get BH_IO_ERROR and are dirty again. The caller holds a reference to each and no b_lock.
  */
 int bh_write_many(struct buffer_head **bhs, unsigned n, unsigned flags);
 /* Wait until no write of block blocknr .. +n is in flight (before the blocks are given to another use). */
