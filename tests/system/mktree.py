@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""mktree.py FOLDER SEED FILES: a tree with everything a file system has to carry: small and larger files, holes, hard and symbolic
+"""mktree.py FOLDER SEED FILES [small]: a tree with everything a file system has to carry: small and larger files, holes, hard and symbolic
 links, long names, deep folders, fifos and devices, xattrs, ACLs, odd times, removed and renamed files."""
 import os
 import random
@@ -19,6 +19,8 @@ def acl(user_perm, named):
 
 def main():
     root, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    small_inodes = len(sys.argv) > 4  # 128 bytes: whole seconds up to 2038
+    late, nanos = (2**31, 0) if small_inodes else (2**33, 123456789)
     rnd = random.Random(seed)
     os.makedirs(root, exist_ok=True)
     folders, files = [root], []
@@ -75,8 +77,7 @@ def main():
             path = rnd.choice(files)
             os.chown(path, rnd.randrange(70000), rnd.randrange(70000))
             os.chmod(path, rnd.choice([0o4755, 0o2755, 0o600, 0o1777]))
-            os.utime(path, ns=(rnd.randrange(0, 2**32) * 10**9, rnd.randrange(-2**31, 2**33) * 10**9 + 123456789)
-                     if len(sys.argv) < 5 else None)
+            os.utime(path, ns=(rnd.randrange(0, 2**31) * 10**9, rnd.randrange(-2**31, late) * 10**9 + nanos))
 
 
 main()

@@ -20,7 +20,7 @@ def describe(path):
                 digest.update(block)
         parts += [str(st.st_size), digest.hexdigest()]
     elif stat.S_ISLNK(st.st_mode):
-        parts.append(os.readlink(path))
+        parts.append(os.fsdecode(os.readlink(path)))
     elif stat.S_ISBLK(st.st_mode) or stat.S_ISCHR(st.st_mode):
         parts.append(hex(st.st_rdev))
     for name in sorted(os.listxattr(path, follow_symlinks=False)):
