@@ -55,7 +55,7 @@ umount_peer() {
 mbs() { awk -v m="$mib" -v s="$1" 'BEGIN { printf "%.1f", m / s }'; }
 
 run_peer() {
-	local p=$1 s n
+	local p=$1 n
 	if [ "$p" = raw ]; then
 		record dd_1m raw "$(mbs "$(seconds dd if=/dev/zero of="$loop" bs=1M count="$mib" oflag=direct conv=fsync)")"
 		record read_cold raw "$(mbs "$(seconds dd if="$loop" of=/dev/null bs=1M count="$mib" iflag=direct)")"

@@ -9,6 +9,7 @@ fi
 T=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-test.XXXXXX")
 export T
 rc=0
+# shellcheck disable=SC2016
 unshare -m --propagation private bash -c '
 	. "$(dirname "$1")/lib.sh"
 	trap cleanup EXIT
