@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * suite.c - one suite, one test case, one exit code: what every unit test program is.
+ *
+ * Invariants: (1) the exit code is 0 only if each test ran and passed.
+ * Locking: none.
+ */
+#include "tests/lib/suite.h"
+
+#include <stdlib.h>
+
+#define TEST_TIMEOUT_S 60
+
+int testlib_run_tests(const char *suite, const TTest *const *tests, size_t n)
+{
+	Suite *s = suite_create(suite);
+	TCase *tc = tcase_create(suite);
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tc, TEST_TIMEOUT_S);
+	for (size_t i = 0; i < n; i++)
+		tcase_add_test(tc, tests[i]);
+	suite_add_tcase(s, tc);
+	runner = srunner_create(s);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef TESTS_LIB_SUITE_H
+#define TESTS_LIB_SUITE_H
+/* The main() of a unit test: `return RUN_TESTS("block/mem", test_a, test_b);` */
+
+#include <check.h>
+#include <stddef.h>
+
+/* Run n tests, 60 s each at most. Returns the exit code for main(). */
+int testlib_run_tests(const char *suite, const TTest *const *tests, size_t n);
+
+#define RUN_TESTS(suite, ...)                                                                      \
+	testlib_run_tests(suite, (const TTest *const[]){__VA_ARGS__},                              \
+			  sizeof((const TTest *const[]){__VA_ARGS__}) / sizeof(const TTest *))
+
+#endif
