@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # ext4d beside kernel ext4, fuse2fs and the raw device in one interleaved run on a loop device over a fully written file. Root.
-#   ratios.sh [--rounds N] [--mib N] [--peers ext4,fuse2fs,raw] [--null COMMAND]
-# Prints a table of medians and ratios. --null: a command that mounts a null FUSE server on the folder given as last argument (creates only).
+#   ratios.sh [--rounds N] [--mib N] [--peers ext4,fuse2fs,raw] [--creates "N ..."]
+# Prints a table of medians and ratios; the null FUSE server (bench/nullfs.c) is measured for the creates.
 . "$(dirname "$0")/lib.sh"
-rounds=5 mib=1024 peers=ext4,fuse2fs,raw null='' creates="20000 262144"
+rounds=5 mib=1024 peers=ext4,fuse2fs,raw creates="20000 262144"
 while [ $# -gt 0 ]; do
 	case $1 in
 	--rounds) rounds=$2; shift ;;
 	--mib) mib=$2; shift ;;
 	--peers) peers=$2; shift ;;
-	--null) null=$2; shift ;;
 	--creates) creates=$2; shift ;;
 	*) sed -n '3,6p' "$0"; exit 2 ;;
 	esac
@@ -18,7 +17,7 @@ while [ $# -gt 0 ]; do
 done
 [ "$(id -u)" -eq 0 ] || { echo "ratios.sh needs root: loop devices and mounts"; exit 1; }
 setup
-cmake --build "$BUILD" --target bench_creates >/dev/null
+cmake --build "$BUILD" --target bench_creates bench_nullfs >/dev/null
 scratch
 img=$WORK/disk.img mnt=$WORK/mnt
 mkdir "$mnt"
@@ -84,7 +83,7 @@ run_peer() {
 run_null() {
 	local n
 	for n in $creates; do
-		$null "$mnt" >/dev/null 2>&1 &
+		"$BUILD/bench/bench_nullfs" "$mnt" >/dev/null 2>&1 &
 		while ! mountpoint -q "$mnt"; do sleep 0.05; done
 		record "create_$n" null "$("$BUILD/bench/bench_creates" "$mnt" "$n")"
 		umount "$mnt"
@@ -97,7 +96,7 @@ for ((r = 1; r <= rounds; r++)); do
 		echo "round $r of $rounds: $p"
 		run_peer "$p"
 	done
-	[ -z "$null" ] || run_null
+	run_null
 done
 losetup -d "$loop"
 python3 - "$WORK/results" <<'PY'

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ext4/inode.h"
 #include "namespace/namespace.h"
 #include "util/log.h"
 
