@@ -35,9 +35,11 @@ int ext4_es_insert(struct inode *inode, ext4_lblk_t lblk, ext4_lblk_t len, ext4_
 int ext4_es_insert_delayed(struct inode *inode, ext4_lblk_t lblk, ext4_lblk_t len);
 /* Nothing is known of the range any more, delayed blocks included. 0 or -ENOMEM with nothing changed. */
 int ext4_es_remove(struct inode *inode, ext4_lblk_t lblk, ext4_lblk_t len);
-/* What the disk says of a range: kept from lblk up to the first block that is known already; never replaces anything. Never fails (it may keep nothing). */
-void ext4_es_cache(struct inode *inode, ext4_lblk_t lblk, ext4_lblk_t len, ext4_fsblk_t pblk,
-		   unsigned state);
+/*
+ * What the disk says of a run: kept in the gap around the block `around` where nothing is known; never replaces anything.
+ * Never fails (it may keep nothing). i_data_sem held.
+ */
+void ext4_es_cache(struct inode *inode, ext4_lblk_t around, const struct extent_status *run);
 /* Delayed blocks in [lblk, lblk+len). */
 ext4_lblk_t ext4_es_delayed_blocks(struct inode *inode, ext4_lblk_t lblk, ext4_lblk_t len);
 /*
