@@ -78,6 +78,7 @@ struct ext4_options {
 	uint64_t o_cache_bytes;	    /* page cache; 0: default */
 	uint64_t o_bcache_bytes;    /* metadata; 0: default */
 	const char *o_journal_path; /* external journal device, or NULL */
+	const char *o_mount_point;  /* goes into s_last_mounted; NULL: left as it is */
 	bool o_manual_commit; /* simulations: no threads anywhere; commits and writeback run in the caller */
 };
 void ext4_options_init(struct ext4_options *o);
@@ -97,6 +98,9 @@ void ext4_options_init(struct ext4_options *o);
 #define I_BAD (1u << 7) /* damaged: every operation gives -EFSCORRUPTED */
 #define I_DIRTY_TIME (1u << 8) /* only times, lazily (lazytime, atime) */
 #define I_NEWENTRY (1u << 9)
+#define I_LOADING (1u << 10)   /* being read from the disk: others wait */
+#define I_NO_EXPAND (1u << 11) /* i_extra_isize cannot grow: xattrs are in the way */
+#define I_EVICTING (1u << 12)  /* I_FREEING and unlinked: evict_inode runs or will run */
 #define I_DIRTY_ALL (I_DIRTY_SYNC | I_DIRTY_DATASYNC | I_DIRTY_PAGES)
 
 struct inode {
@@ -148,6 +152,9 @@ struct inode {
 	bool i_on_orphan;	     /* [s_orphan_lock] */
 	uint32_t i_orphan_idx;	     /* [s_orphan_lock] slot in the orphan file, UINT32_MAX: list */
 	struct work_item i_work;     /* eviction on a worker */
+	STAILQ_ENTRY(inode) i_evict; /* [icache] evictions put off (simulations) */
+	bool i_hashed;		     /* [icache] */
+	bool i_on_lru;		     /* [icache] */
 };
 
 static inline uint64_t i_size_read(const struct inode *inode)
@@ -192,6 +199,15 @@ struct ext4_sb_stats {
 	counter_t st_csum_errors;
 };
 
+/* What the superblock's s_error_* fields will say; kept here until it can be written. */
+struct ext4_error_record {
+	int64_t er_time;
+	uint32_t er_ino;
+	uint64_t er_block;
+	char er_func[32]; /* NUL-padded, as on disk */
+	uint8_t er_code;
+};
+
 struct super_block {
 	struct blkdev *s_dev;	       /* [const after init] */
 	struct bh_cache *s_bcache;     /* [const after init] */
@@ -200,7 +216,11 @@ struct super_block {
 	struct buffer_head *s_sbh;     /* the block that holds the superblock */
 	struct ext2_super_block *s_es; /* [s_sb_lock] inside s_sbh, little-endian */
 	struct ext4_options s_opts;    /* [const, or atomic words] */
-	struct mutex s_sb_lock;	       /* LEAF: s_es fields */
+	struct mutex s_sb_lock; /* LEAF: s_es fields; changes of them hold lock_buffer(s_sbh) too */
+	/* The feature words of s_es in host order: what is checked while mounted. */
+	_Atomic uint32_t s_feature_compat;    /* [atomic] */
+	_Atomic uint32_t s_feature_incompat;  /* [atomic] */
+	_Atomic uint32_t s_feature_ro_compat; /* [atomic] */
 
 	/* geometry [const after init] */
 	uint32_t s_blocksize;
@@ -219,6 +239,12 @@ struct super_block {
 	uint32_t s_desc_per_block;
 	ext4_group_t s_groups_count;
 	uint32_t s_gdb_count;
+	uint32_t
+		s_first_meta_bg; /* descriptor blocks before it lie together; gdb_count without meta_bg */
+	uint32_t s_reserved_gdt;	/* blocks kept free behind each copy of the descriptors */
+	uint64_t s_sb_block;		/* block that holds the superblock in use */
+	uint32_t s_sb_offset_bytes;	/* of the superblock in that block */
+	uint32_t s_backup_bgs[2];	/* sparse_super2 */
 	unsigned s_log_groups_per_flex; /* 0: no flex_bg */
 	uint32_t s_want_extra_isize;
 	uint32_t s_csum_seed;
@@ -230,20 +256,31 @@ struct super_block {
 	uint64_t s_r_blocks;	     /* [s_sb_lock] root reserve */
 	uint32_t s_resuid, s_resgid;
 	uint32_t s_stripe; /* blocks, 0: none */
+	uint64_t
+		s_overhead; /* blocks for superblock copies, descriptors, bitmaps and tables, by arithmetic; journal included */
+	/*
+	 * The superblock's free counters as found. They are exact only if s_clean_at_mount; else the
+	 * sums over the descriptors are.
+	 */
+	uint64_t s_free_blocks_at_mount;
+	uint32_t s_free_inodes_at_mount;
+	bool s_clean_at_mount; /* cleanly unmounted: nothing was replayed, s_state was valid */
 
 	_Atomic bool s_read_only; /* now: -o ro, a read-only feature, or after an error */
 	bool s_read_only_forced;  /* by a feature: cannot be remounted rw */
 	_Atomic bool s_shutdown;  /* EXT4_FLAGS_SHUTDOWN: everything gives -EIO */
-	enum ext4_errors s_errors;
+	_Atomic bool s_aborted;	  /* an error stopped all changes; stays until unmount */
+	_Atomic bool s_frozen;	  /* between ext4_freeze() and ext4_thaw() */
+	_Atomic enum ext4_errors s_errors;
 
-	struct ext4_group_info **s_group_pages; /* [see ext4/group.h] two-level, made on demand */
-	struct rwsem s_mount_sem;		/* MOUNT: freeze, remount */
-	struct mutex s_rename_lock;		/* RENAME: directories that move */
+	struct ext4_group_table *s_groups; /* [ext4/group.c] two-level, made on demand */
+	struct rwsem s_mount_sem;	   /* MOUNT: freeze, remount */
+	struct mutex s_rename_lock;	   /* RENAME: directories that move */
 
 	/* orphans */
 	struct mutex s_orphan_lock;
-	TAILQ_HEAD(, inode) s_orphans; /* [s_orphan_lock] the on-disk list's order */
-	void *s_orphan_file;	       /* [ext4/orphan.c] */
+	TAILQ_HEAD(, inode) s_orphans;		/* [s_orphan_lock] the on-disk list's order */
+	struct ext4_orphan_file *s_orphan_file; /* [ext4/orphan_file.c] NULL: none */
 
 	struct ext4_icache *s_icache; /* [ext4/inode.c] */
 	const struct ext4_upper_ops *s_upper;
@@ -256,33 +293,62 @@ struct super_block {
 	void *s_ns;		   /* namespace/ */
 	void (*s_panic)(
 		struct super_block *sb); /* errors=panic: set by the front; must not return */
+	/* Registered by alloc/: the free counters now. NULL: those of the superblock are kept. */
+	void (*s_counts_hook)(struct super_block *sb, uint64_t *free_blocks, uint64_t *free_inodes);
+	void (*s_dirty_hook)(struct inode *inode, uint32_t i_dirty_bits); /* writeback/'s */
 	struct ext4_sb_stats s_stats;
-	char s_name[64]; /* for messages */
-	uint64_t s_mount_wtime;
-	uint64_t s_kbytes_start; /* s_kbytes_written at mount */
+	char s_name[64];	   /* for messages */
+	uint64_t s_mount_wtime;	   /* of the superblock found at mount */
+	uint64_t s_kbytes_start;   /* s_kbytes_written at mount */
+	uint64_t s_kbytes_session; /* of s_kbytes_start's device counter, in KiB */
+
+	/* mount state and errors */
+	uint16_t s_mount_state; /* [s_sb_lock] EXT2_VALID_FS, EXT2_ERROR_FS to leave behind */
+	bool s_journal_loaded;	/* [s_mount_sem] handles can be opened */
+	bool s_recover_skipped; /* noload: the log holds what was not replayed */
+	int s_first_err;	/* [s_sb_lock] first error of this mount, for ext4_put_super() */
+	uint32_t s_error_count; /* [s_sb_lock] not yet in the superblock */
+	struct ext4_error_record s_err_first, s_err_last; /* [s_sb_lock] */
+	struct work_item s_error_work;
+	struct jbd2_log_extent *s_journal_map; /* [const after init] blocks of the journal inode */
+	unsigned s_nr_journal_map;
 };
 
 static inline bool sb_rdonly(const struct super_block *sb)
 {
-	return atomic_load(&((struct super_block *)(uintptr_t)sb)->s_read_only);
+	return atomic_load_explicit(&sb->s_read_only, memory_order_acquire);
 }
 
 /* Features of the mounted file system, on-disk masks: ext4_has_incompat(sb, EXT3_FEATURE_INCOMPAT_EXTENTS). */
 static inline bool ext4_has_compat(const struct super_block *sb, uint32_t mask)
 {
-	return (le32_to_cpu(sb->s_es->s_feature_compat) & mask) != 0;
+	return (atomic_load_explicit(&sb->s_feature_compat, memory_order_relaxed) & mask) != 0;
 }
 static inline bool ext4_has_incompat(const struct super_block *sb, uint32_t mask)
 {
-	return (le32_to_cpu(sb->s_es->s_feature_incompat) & mask) != 0;
+	return (atomic_load_explicit(&sb->s_feature_incompat, memory_order_relaxed) & mask) != 0;
 }
 static inline bool ext4_has_ro_compat(const struct super_block *sb, uint32_t mask)
 {
-	return (le32_to_cpu(sb->s_es->s_feature_ro_compat) & mask) != 0;
+	return (atomic_load_explicit(&sb->s_feature_ro_compat, memory_order_relaxed) & mask) != 0;
 }
 static inline bool ext4_has_metadata_csum(const struct super_block *sb)
 {
 	return ext4_has_ro_compat(sb, EXT4_FEATURE_RO_COMPAT_METADATA_CSUM);
 }
+/* Descriptors have checksums, so the UNINIT flags and bg_itable_unused mean something. */
+static inline bool ext4_has_group_csum(const struct super_block *sb)
+{
+	return ext4_has_ro_compat(sb, EXT4_FEATURE_RO_COMPAT_METADATA_CSUM |
+					      EXT4_FEATURE_RO_COMPAT_GDT_CSUM);
+}
+
+/*
+ * The free counters are alloc/'s while mounted; the superblock gets them at each ext4_commit_super() and at
+ * unmount through this hook. Called with no lock but those before BUFFER in the order. NULL takes it back.
+ */
+void ext4_set_counts_hook(struct super_block *sb,
+			  void (*fn)(struct super_block *sb, uint64_t *free_blocks,
+				     uint64_t *free_inodes));
 
 #endif

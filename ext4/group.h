@@ -35,8 +35,9 @@ ext4_fsblk_t ext4_inode_table(struct super_block *sb, struct ext4_group_info *gi
 uint16_t ext4_bg_flags(struct super_block *sb, struct ext4_group_info *gi);
 
 /*
- * Change the descriptor: get_write_access on bg_desc_bh first (outside bg_lock), then under bg_lock (and lock_buffer(bg_desc_bh), taken inside these) set what changed; checksums of
- * descriptor and bitmap are set here. Then ext4_handle_dirty_metadata(bg_desc_bh).
+ * Change the descriptor: get_write_access on bg_desc_bh first (outside bg_lock), then under bg_lock set what changed; checksums of
+ * descriptor and bitmap are set here. lock_buffer(bg_desc_bh) is taken inside, as the innermost lock (a bitmap's buffer lock may be held, taken before bg_lock).
+ * Then, bg_lock dropped, ext4_handle_dirty_metadata(bg_desc_bh).
  */
 struct ext4_group_change {
 	int32_t gc_free_blocks; /* deltas */
@@ -72,13 +73,17 @@ static inline uint32_t ext4_offset_in_group(const struct super_block *sb, ext4_f
 {
 	return (uint32_t)((block - sb->s_first_data_block) % sb->s_blocks_per_group);
 }
-/* Blocks [block, block+count) lie inside the device and hold no superblock, descriptor, bitmap or inode table: data may live there. */
+/*
+ * Blocks [block, block+count) lie inside the device and hold no superblock, descriptor, bitmap, inode table or journal: data may live there.
+ * May read descriptors the first time an area is asked about: nothing that ranks after I_DATA_SEM is held.
+ */
 bool ext4_data_block_valid(struct super_block *sb, ext4_fsblk_t block, uint64_t count);
 bool ext4_group_has_super(const struct super_block *sb, ext4_group_t group);
 /* Superblock copy, descriptors and reserved GDT blocks at the start of the group, in blocks. */
 uint32_t ext4_group_overhead(const struct super_block *sb, ext4_group_t group);
 /* Sums over the superblock's counters, kept up to date by alloc/ (percpu-like atomics). */
 uint64_t ext4_sb_free_blocks_at_mount(const struct super_block *sb);
+uint64_t ext4_sb_free_inodes_at_mount(const struct super_block *sb);
 
 /* ---- Checksums of metadata blocks (no-ops without metadata_csum) ---- */
 

@@ -8,6 +8,7 @@
 #define EXT4_IGET_SPECIAL 1u /* reserved inodes are allowed (journal, orphan file, resize) */
 #define EXT4_IGET_HANDLE                                                                           \
 	2u /* number is a guess of the caller: -ESTALE instead of ext4_error when not in use */
+#define EXT4_IGET_ORPHAN 4u /* orphan processing: i_nlink may be 0 */
 
 /*
  * The inode in memory, read and validated (checksum, mode, size, extent header or pointers, extra isize, times, flags) if it is not there

@@ -26,6 +26,9 @@ int ext4_write_super_now(struct super_block *sb);
 /* Remount: read-only (log emptied, marked clean) or read-write. */
 int ext4_remount_ro(struct super_block *sb);
 int ext4_remount_rw(struct super_block *sb);
+/* Freeze: no handle is open and the log on disk is empty and clean until ext4_thaw(). The data was written by the caller. */
+int ext4_freeze(struct super_block *sb);
+int ext4_thaw(struct super_block *sb);
 /* s_kbytes_written as it would be written now, and the part since mount. */
 uint64_t ext4_lifetime_write_kbytes(struct super_block *sb);
 uint64_t ext4_session_write_kbytes(struct super_block *sb);

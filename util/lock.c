@@ -217,6 +217,12 @@ void mutex_lock_nested(struct mutex *m)
 	note_acquired(m, m->m_rank);
 }
 
+void mutex_lock_innermost(struct mutex *m)
+{
+	must(pthread_mutex_lock(&m->m_lock));
+	note_acquired(m, m->m_rank);
+}
+
 /* ---- Reader/writer locks ---- */
 
 void rwsem_init(struct rwsem *s, enum lock_rank rank)

@@ -63,6 +63,8 @@ bool mutex_trylock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
 /* As mutex_lock(), where a lock of the same rank is already held in the documented order. */
 void mutex_lock_nested(struct mutex *m);
+/* As mutex_lock(), where m is taken as the innermost lock whatever its rank: no holder of it ever waits for another lock. */
+void mutex_lock_innermost(struct mutex *m);
 /* Fails an ASSERT in debug builds if this thread does not hold m. */
 void mutex_assert_held(const struct mutex *m);
 
