@@ -13,6 +13,9 @@
 #include "alloc/map.h"
 #include "alloc/mballoc.h"
 
+struct mb_pa;
+TAILQ_HEAD(mb_pa_list, mb_pa);
+
 struct ext4_inode_alloc {
 	struct inode *ia_inode; /* [const after init] */
 
@@ -36,9 +39,13 @@ struct ext4_inode_alloc {
 	/* reserve.c */
 	uint32_t ia_reserved;	   /* [i_es_lock] i_reserved_data_blocks */
 	uint32_t ia_reserved_meta; /* [i_es_lock] metadata blocks that may be needed for them */
+	uint32_t ia_da_runs;	   /* [i_es_lock] runs they were reserved in, 0 when there are none */
+	ext4_lblk_t ia_da_next;	   /* [i_es_lock] block after the last one reserved */
 
 	/* prealloc.c */
-	void *ia_prealloc;
+	struct mb_pa_list ia_pas;   /* [mb_pa_lock] */
+	_Atomic uint32_t ia_nr_pas; /* [mb_pa_lock for changes] */
+	_Atomic bool ia_closed;	    /* [atomic] no writer left: nothing is preallocated past the end */
 };
 
 /*
