@@ -23,6 +23,7 @@
 #include "util/assert.h"
 #include "util/err.h"
 #include "util/lock.h"
+#include "util/log.h"
 #include "util/time.h"
 
 #define REQ_OPS 5
@@ -238,7 +239,8 @@ static void sync_end_io(struct bio *bio)
 	mutex_unlock(&sw->sw_lock);
 }
 
-static int submit_and_wait(struct blkdev *bd, struct bio *bio)
+static int submit_and_wait(struct blkdev *bd, struct bio *bio,
+			   void (*submit)(struct blkdev *bd, struct bio **bios, unsigned n))
 {
 	struct sync_wait sw = {.sw_done = false};
 
@@ -247,7 +249,7 @@ static int submit_and_wait(struct blkdev *bd, struct bio *bio)
 	bio->bi_end_io = sync_end_io;
 	bio->bi_private = &sw;
 	thread_block_begin();
-	blk_submit_one(bd, bio);
+	submit(bd, &bio, 1);
 	mutex_lock(&sw.sw_lock);
 	while (!sw.sw_done)
 		cond_wait(&sw.sw_cond, &sw.sw_lock);
@@ -278,7 +280,12 @@ static int sync_bio(struct blkdev *bd, struct bio *bio)
 {
 	if (bd->bd_ops->sync_io != NULL)
 		return do_in_place(bd, bio);
-	return submit_and_wait(bd, bio);
+	return submit_and_wait(bd, bio, blk_submit);
+}
+
+int blk_sync_lower(struct blkdev *lower, struct bio *bio)
+{
+	return submit_and_wait(lower, bio, blk_submit_lower);
 }
 
 static int sync_data(struct blkdev *bd, const struct bio *like, void *buf, size_t len_bytes)
@@ -485,6 +492,42 @@ void blk_print_stats(struct blkdev *bd, void (*emit)(void *arg, const char *name
 		if (bd->bd_ops->stats != NULL)
 			bd->bd_ops->stats(bd, emit_prefixed, &sp);
 	}
+}
+
+/* ---- Opening and closing ---- */
+
+static struct blkdev *open_backend(const struct blk_open_args *args)
+{
+	struct blkdev *bd;
+
+	if (args->ba_backend != NULL && strcmp(args->ba_backend, "psync") == 0)
+		return psync_open(args);
+	if (args->ba_backend != NULL && strcmp(args->ba_backend, "uring") != 0) {
+		log_err("unknown back end \"%s\" (known: uring, psync)", args->ba_backend);
+		return ERR_PTR(-EINVAL);
+	}
+	bd = uring_open(args);
+	if (!IS_ERR(bd) || PTR_ERR(bd) != -ENOSYS)
+		return bd;
+	if (args->ba_backend != NULL) {
+		log_err("io_uring does not exist here or is not allowed");
+		return bd;
+	}
+	log_info("no io_uring here: using threads (psync) for the device");
+	return psync_open(args);
+}
+
+struct blkdev *blk_open(const struct blk_open_args *args)
+{
+	struct blkdev *bd = open_backend(args);
+	struct blkdev *top;
+
+	if (IS_ERR(bd) || args->ba_filters == NULL || args->ba_filters[0] == '\0')
+		return bd;
+	top = blk_stack_filters(bd, args->ba_filters);
+	if (IS_ERR(top))
+		blk_close(bd);
+	return top;
 }
 
 void blk_close(struct blkdev *bd)

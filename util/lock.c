@@ -26,6 +26,8 @@
 
 static __thread const struct block_hooks *block_hooks; /* [owner thread] */
 static __thread unsigned block_depth;		       /* [owner thread] */
+static __thread void (*flush_fn)(void *arg);	       /* [owner thread] */
+static __thread void *flush_arg;		       /* [owner thread] */
 
 /* ---- Rank checks ---- */
 
@@ -383,8 +385,16 @@ void thread_set_block_hooks(const struct block_hooks *hooks)
 	block_hooks = hooks;
 }
 
+void thread_set_flush_hook(void (*fn)(void *arg), void *arg)
+{
+	flush_fn = fn;
+	flush_arg = arg;
+}
+
 void thread_block_begin(void)
 {
+	if (flush_fn != NULL)
+		flush_fn(flush_arg);
 	if (block_depth++ == 0 && block_hooks != NULL)
 		block_hooks->bh_begin(block_hooks->bh_arg);
 }

@@ -100,7 +100,7 @@ void lock_assert_none_from(enum lock_rank rank);
  * ---- Blocking ----
  * Each wait that can last (I/O, a commit, a contended rwsem) is between these. Without a hook they
  * do nothing. The hooks belong to the thread that sets them. Calls nest; only the outermost pair
- * reaches the hooks.
+ * reaches the hooks. Locks may be held around the hooks, so these take only locks without rank.
  */
 struct block_hooks {
 	void (*bh_begin)(void *arg);
@@ -110,5 +110,11 @@ struct block_hooks {
 void thread_set_block_hooks(const struct block_hooks *hooks);
 void thread_block_begin(void);
 void thread_block_end(void);
+/*
+ * Before this thread blocks next, and each time until it is cleared with NULL, fn(arg) is called:
+ * what the thread holds back (plugged requests) must go out, since it may wait for just that. fn
+ * may be called with locks held and must not block.
+ */
+void thread_set_flush_hook(void (*fn)(void *arg), void *arg);
 
 #endif
