@@ -97,6 +97,12 @@ int bh_write_copy(struct buffer_head *bh, const void *data, unsigned flags);
  * are tried; failed ones get BH_IO_ERROR and are dirty again. The caller holds a reference to each and no b_lock.
  */
 int bh_write_many(struct buffer_head **bhs, unsigned n, unsigned flags);
+/*
+ * The same for content of the caller's, data[i] for bhs[i], stable until this returns: what is live in the buffers is not looked at and
+ * BH_DIRTY not touched. The blocks are distinct and in ascending order.
+ */
+int bh_write_copies(struct buffer_head **bhs, const uint8_t *const *data, unsigned n,
+		    unsigned flags);
 /* Wait until no write of block blocknr .. +n is in flight (before the blocks are given to another use). */
 void bh_wait_writes(struct bh_cache *c, uint64_t blocknr, uint64_t n);
 /* True if a write of any of these blocks is in flight. Never blocks. */

@@ -53,6 +53,8 @@ struct write_window {
 	struct bh_cache *ww_cache;
 	unsigned ww_flags;
 	uint8_t *ww_copy; /* block bytes for each buffer */
+	const uint8_t *const
+		*ww_data; /* the caller's content of each buffer; NULL: the live content */
 	unsigned ww_nbios;
 	unsigned ww_pending; /* [c_io_lock] submitted and not complete */
 	unsigned ww_nruns;
@@ -339,10 +341,10 @@ static void run_end_io(struct bio *bio)
 	for (unsigned i = 0; i < wr->wr_range.if_n; i++) {
 		struct buffer_head *bh = wr->wr_bhs[i];
 
-		if (bio->bi_status != 0)
-			bh_set(bh, BH_IO_ERROR | BH_DIRTY);
-		else
+		if (bio->bi_status == 0)
 			bh_clear(bh, BH_IO_ERROR);
+		else
+			bh_set(bh, ww->ww_data == NULL ? BH_IO_ERROR | BH_DIRTY : BH_IO_ERROR);
 		bh_clear(bh, BH_WRITING);
 	}
 	mutex_lock(&c->c_io_lock);
@@ -375,13 +377,28 @@ static void window_wait(struct write_window *ww)
 	mutex_unlock(&c->c_io_lock);
 }
 
+/* What goes to disk for bhs[0], number `at` of the window. */
+static void window_copy(struct write_window *ww, struct buffer_head *bh, unsigned at)
+{
+	uint32_t block_bytes = ww->ww_cache->c_block_bytes;
+	uint8_t *copy = ww->ww_copy + (size_t)at * block_bytes;
+
+	if (ww->ww_data != NULL) {
+		memcpy(copy, ww->ww_data[at], block_bytes);
+		return;
+	}
+	lock_buffer(bh);
+	bh_clear(bh, BH_DIRTY);
+	memcpy(copy, bh->b_data, block_bytes);
+	unlock_buffer(bh);
+}
+
 /* Copy n neighbours, of which the first is number `at` of the window, and get their write ready. */
 static void window_add_run(struct write_window *ww, struct buffer_head **bhs, unsigned n,
 			   unsigned at)
 {
 	struct bh_cache *c = ww->ww_cache;
 	struct write_run *wr = &ww->ww_run[ww->ww_nruns++];
-	uint8_t *copy = ww->ww_copy + (size_t)at * c->c_block_bytes;
 
 	wr->wr_window = ww;
 	wr->wr_bhs = bhs;
@@ -394,12 +411,9 @@ static void window_add_run(struct write_window *ww, struct buffer_head **bhs, un
 	}
 	for (unsigned i = 0; i < n; i++) {
 		bh_set(bhs[i], BH_WRITING);
-		lock_buffer(bhs[i]);
-		bh_clear(bhs[i], BH_DIRTY);
-		memcpy(copy + (size_t)i * c->c_block_bytes, bhs[i]->b_data, c->c_block_bytes);
-		unlock_buffer(bhs[i]);
+		window_copy(ww, bhs[i], at + i);
 	}
-	wr->wr_iov.iov_base = copy;
+	wr->wr_iov.iov_base = ww->ww_copy + (size_t)at * c->c_block_bytes;
 	wr->wr_iov.iov_len = (size_t)n * c->c_block_bytes;
 	wr->wr_bio = (struct bio){
 		.bi_op = REQ_OP_WRITE,
@@ -460,42 +474,85 @@ static unsigned sort_unique(struct buffer_head **bhs, unsigned n)
 	return kept;
 }
 
+/* A window for up to `width` buffers at a time. NULL without memory. */
+static struct write_window *window_new(struct bh_cache *c, unsigned width, unsigned flags)
+{
+	struct write_window *ww = malloc(sizeof(*ww));
+	void *copy;
+
+	if (ww == NULL)
+		return NULL;
+	if (posix_memalign(&copy, 4096, (size_t)width * c->c_block_bytes) != 0) {
+		free(ww);
+		return NULL;
+	}
+	ww->ww_cache = c;
+	ww->ww_flags = flags | REQ_META;
+	ww->ww_copy = copy;
+	ww->ww_data = NULL;
+	ww->ww_nbios = 0;
+	ww->ww_pending = 0;
+	return ww;
+}
+
+static void window_free(struct write_window *ww)
+{
+	free(ww->ww_copy);
+	free(ww);
+}
+
 int bh_write_many(struct buffer_head **bhs, unsigned n, unsigned flags)
 {
 	struct write_window *ww;
 	struct buffer_head **sorted;
-	void *copy;
 	unsigned width = n < WINDOW_BUFFERS ? n : WINDOW_BUFFERS;
-	int first = -ENOMEM;
+	int first = 0;
 
 	if (n == 0)
 		return 0;
-	ww = malloc(sizeof(*ww));
-	if (ww == NULL)
-		return -ENOMEM;
 	sorted = malloc(n * sizeof(bhs[0]));
 	if (sorted == NULL)
-		goto out_free_window;
-	if (posix_memalign(&copy, 4096, (size_t)width * bhs[0]->b_size) != 0)
-		goto out_free_sorted;
+		return -ENOMEM;
+	ww = window_new(bhs[0]->b_cache, width, flags);
+	if (ww == NULL) {
+		free(sorted);
+		return -ENOMEM;
+	}
 	memcpy(sorted, bhs, n * sizeof(bhs[0]));
 	n = sort_unique(sorted, n);
-	ww->ww_cache = bhs[0]->b_cache;
-	ww->ww_flags = flags | REQ_META;
-	ww->ww_copy = copy;
-	ww->ww_nbios = 0;
-	ww->ww_pending = 0;
-	first = 0;
 	for (unsigned i = 0; i < n; i += width) {
 		int err = write_window(ww, sorted + i, n - i < width ? n - i : width);
 
 		if (first == 0)
 			first = err;
 	}
-	free(copy);
-out_free_sorted:
+	window_free(ww);
 	free(sorted);
-out_free_window:
-	free(ww);
+	return first;
+}
+
+int bh_write_copies(struct buffer_head **bhs, const uint8_t *const *data, unsigned n,
+		    unsigned flags)
+{
+	struct write_window *ww;
+	unsigned width = n < WINDOW_BUFFERS ? n : WINDOW_BUFFERS;
+	int first = 0;
+
+	if (n == 0)
+		return 0;
+	for (unsigned i = 1; i < n; i++)
+		ASSERT_CMP(bhs[i - 1]->b_blocknr, <, bhs[i]->b_blocknr);
+	ww = window_new(bhs[0]->b_cache, width, flags);
+	if (ww == NULL)
+		return -ENOMEM;
+	for (unsigned i = 0; i < n; i += width) {
+		int err;
+
+		ww->ww_data = data + i;
+		err = write_window(ww, bhs + i, n - i < width ? n - i : width);
+		if (first == 0)
+			first = err;
+	}
+	window_free(ww);
 	return first;
 }
