@@ -57,14 +57,43 @@ struct jbd2_inode {
 	TAILQ_ENTRY(jbd2_inode) ji_link;    /* [j_list_lock] */
 };
 
+/* Tags of the fast-commit area. */
+enum jbd2_fc_tag {
+	JBD2_FC_TAG_ADD_RANGE = 1,
+	JBD2_FC_TAG_DEL_RANGE = 2,
+	JBD2_FC_TAG_CREAT = 3,
+	JBD2_FC_TAG_LINK = 4,
+	JBD2_FC_TAG_UNLINK = 5,
+	JBD2_FC_TAG_INODE = 6,
+	JBD2_FC_TAG_PAD = 7,
+	JBD2_FC_TAG_TAIL = 8,
+	JBD2_FC_TAG_HEAD = 9
+};
+
+/* A record whose fast commit is complete (tail seen, checksum right). HEAD, PAD and TAIL are not passed on. */
+struct jbd2_fc_record {
+	uint16_t fr_tag;	 /* enum jbd2_fc_tag */
+	uint16_t fr_len_bytes;	 /* already checked against the tag's smallest size */
+	const uint8_t *fr_value; /* little-endian as on disk, not aligned */
+};
+
 struct jbd2_journal_ops {
-	/* Write the dirty mapped data of the range and wait for it; called by commit with no lock and no handle. */
+	/*
+	 * Write the dirty mapped data of the range and wait for it; called by commit with no lock and no handle; may not open one. An error is
+	 * logged and the commit goes on, as with data_err=ignore; for data_err=abort the owner calls jbd2_journal_abort() in here.
+	 */
 	int (*write_ordered_data)(void *ji_owner, uint64_t start_bytes, uint64_t end_bytes);
 	/* The journal was aborted for `error`: obey errors= and record it. Called once, from any thread, no lock held. */
 	void (*aborted)(void *fs, int error);
 	/* A recovery pass wrote block home; lets the owner drop what it cached. May be NULL. */
 	void (*replayed)(void *fs, uint64_t blocknr);
-	/* Before each commit record and log tail update with an external log: flush of the data device is journal's own work. */
+	/*
+	 * Apply fast-commit records: the log's own transactions are home and flushed, buffers of replayed blocks are dropped, no handle can
+	 * be opened. The owner changes inodes and directories by records in order, writes every block home itself (bh_write_many) and gives 0;
+	 * the journal then flushes and marks the log empty. A cut in between runs it again from the start: it must be idempotent.
+	 * NULL: a log that holds fast commits is refused with -EOPNOTSUPP before anything is written.
+	 */
+	int (*fast_commit_replay)(void *fs, const struct jbd2_fc_record *recs, unsigned n);
 };
 
 /* One run of the log's blocks on its device. */
@@ -82,6 +111,11 @@ struct jbd2_params {
 	uint32_t jp_block_bytes;
 	const struct jbd2_log_extent *jp_extents; /* where the log lies; copied */
 	unsigned jp_nr_extents;
+	/*
+	 * Log block of the journal superblock: 0 for a journal inode. An external log numbers its blocks from the start of its device
+	 * (log block = device block), and 0 there means the usual place, behind the device's own ext4 superblock.
+	 */
+	uint32_t jp_sb_lblk;
 	uint8_t jp_fs_uuid[16]; /* checked against an external log's user list */
 	const struct jbd2_journal_ops *jp_ops;
 	void *jp_fs;			/* argument of the ops */

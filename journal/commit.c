@@ -1,0 +1,708 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * commit.c - the running transaction becomes durable.
+ *
+ * Lock-down closes the gate and waits for the open handles, takes the log blocks that the commit
+ * needs (their number is exact by then) and makes the transaction the committing one; new handles
+ * start at once in a new transaction. Then, without any lock: ordered data, the blocks into the
+ * log, a flush of both devices, the commit block, durable by itself. What was logged moves to the
+ * checkpoint list, what was freed leaves every list, and only then the callbacks run that give
+ * freed blocks back. Without a log the same happens, but the copies go straight home.
+ *
+ * An abort at any point makes the rest of the commit a dry run: nothing more is written, the lists
+ * are emptied, the callbacks hear of the error.
+ *
+ * Invariants: (1) the commit block is submitted only after everything before it in the transaction
+ * is complete and flushed (journal_async_commit: one flush after all of it, and a checksum tells
+ * whether it is whole). (2) j_commit_sequence moves only when the transaction is durable.
+ * (3) A transaction without content takes no block when the log is empty on disk, else just a commit
+ * block: the numbers in the log have no gaps.
+ * Locking: one commit at a time (the commit thread, or the caller in manual mode). The committing
+ * transaction's lists are changed by this thread only, and are walked without a lock.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "journal/journal_int.h"
+#include "util/assert.h"
+#include "util/err.h"
+#include "util/log.h"
+#include "util/time.h"
+
+#define HOME_BATCH 256u
+#define NSEC_PER_MSEC UINT64_C(1000000)
+
+/* ---- Lock-down ---- */
+
+static unsigned descriptor_blocks(const journal_t *j, unsigned tags)
+{
+	return (tags + j->j_tags_per_block - 1) / j->j_tags_per_block;
+}
+
+static void lock_down_locked(journal_t *j, transaction_t *t)
+{
+	t->t_state = T_LOCKED;
+	jbd2_gate_update_locked(j);
+	while (jbd2_gate_count(j) > 0) {
+		ASSERT(!j->j_params.jp_manual_commit);
+		cond_wait(&j->j_wait_updates, &j->j_state_lock);
+	}
+}
+
+/* Set the log blocks of t aside. */
+static void take_log_blocks_locked(journal_t *j, transaction_t *t)
+{
+	unsigned revokes = atomic_load(&t->t_revoke.rt_count);
+	unsigned n = 1 + t->t_nr_buffers + descriptor_blocks(j, t->t_nr_buffers) +
+		     jbd2_revoke_blocks(j, revokes);
+
+	t->t_log_start = j->j_head;
+	if (!jbd2_has_log(j) || jbd2_is_aborted(j))
+		return;
+	if (t->t_nr_buffers == 0 && revokes == 0 && j->j_flushed)
+		return;
+	ASSERT_CMP((int)n, <=, j->j_max_transaction);
+	ASSERT_CMP((int)n, <=, atomic_load(&j->j_free));
+	t->t_log_blocks = n;
+	atomic_fetch_sub(&j->j_free, (int)n);
+	if (n >= j->j_last - j->j_head) {
+		counter_inc(&j->j_stats.js_log_wraps);
+		j->j_head = j->j_first + (n - (j->j_last - j->j_head));
+	} else {
+		j->j_head += n;
+	}
+}
+
+static void switch_running_locked(journal_t *j, transaction_t *t)
+{
+	mutex_lock(&j->j_list_lock);
+	take_log_blocks_locked(j, t);
+	mutex_unlock(&j->j_list_lock);
+	t->t_state = T_FLUSH;
+	j->j_committing_transaction = t;
+	j->j_running_transaction = NULL;
+	cond_broadcast(&j->j_wait_transaction);
+}
+
+static void set_state(journal_t *j, transaction_t *t, enum t_state state)
+{
+	mutex_lock(&j->j_state_lock);
+	t->t_state = state;
+	mutex_unlock(&j->j_state_lock);
+}
+
+/* ---- Ordered data ---- */
+
+static struct jbd2_inode *next_inode_locked(transaction_t *t)
+{
+	struct jbd2_inode *ji = TAILQ_FIRST(&t->t_inode_list);
+
+	mutex_assert_held(&t->t_journal->j_list_lock);
+	if (ji != NULL)
+		ji->ji_committing = true;
+	return ji;
+}
+
+static void inode_done_locked(transaction_t *t, struct jbd2_inode *ji)
+{
+	TAILQ_REMOVE(&t->t_inode_list, ji, ji_link);
+	ji->ji_committing = false;
+	ji->ji_transaction = ji->ji_next_transaction;
+	ji->ji_next_transaction = NULL;
+	if (ji->ji_transaction != NULL) {
+		TAILQ_INSERT_TAIL(&ji->ji_transaction->t_inode_list, ji, ji_link);
+	} else {
+		ji->ji_dirty_start_bytes = 0;
+		ji->ji_dirty_end_bytes = 0;
+	}
+	cond_broadcast(&t->t_journal->j_wait_list);
+}
+
+static void write_ordered_data(journal_t *j, transaction_t *t)
+{
+	struct jbd2_inode *ji;
+
+	mutex_lock(&j->j_list_lock);
+	while ((ji = next_inode_locked(t)) != NULL) {
+		uint64_t start_bytes = ji->ji_dirty_start_bytes;
+		uint64_t end_bytes = ji->ji_dirty_end_bytes;
+		int err = 0;
+
+		mutex_unlock(&j->j_list_lock);
+		if (!jbd2_is_aborted(j))
+			err = j->j_ops->write_ordered_data(ji->ji_owner, start_bytes, end_bytes);
+		/* The owner reports it to whoever has the file open; the metadata is committed all the same. */
+		if (err != 0)
+			log_err("ordered data of a transaction was not written: error %d", -err);
+		mutex_lock(&j->j_list_lock);
+		inode_done_locked(t, ji);
+	}
+	mutex_unlock(&j->j_list_lock);
+}
+
+/* ---- The log ---- */
+
+/* Copy what the transaction has for this buffer, and let later handles change it. */
+static void copy_buffer(journal_t *j, struct journal_head *jh, uint8_t *to)
+{
+	struct buffer_head *bh = jh->b_bh;
+	struct mutex *lock = jbd2_bstate(bh);
+	uint8_t *frozen;
+
+	lock_buffer(bh);
+	mutex_lock(lock);
+	frozen = jh->b_frozen_data;
+	memcpy(to, frozen != NULL ? frozen : bh->b_data, j->j_block_bytes);
+	jh->b_frozen_data = NULL;
+	jh->b_logged = true;
+	mutex_unlock(lock);
+	unlock_buffer(bh);
+	jbd2_copy_free(j, frozen);
+}
+
+/* Copy into the log and describe it. A block that looks like one of the log's own is changed. */
+static void log_buffer(journal_t *j, transaction_t *t, struct journal_head *jh, uint8_t *to,
+		       struct jbd2_tag *tag)
+{
+	copy_buffer(j, jh, to);
+	tag->tg_blocknr = jh->b_bh->b_blocknr;
+	tag->tg_flags = 0;
+	if (get_be32(to) == JBD2_MAGIC_NUMBER) {
+		put_be32(to, 0);
+		tag->tg_flags |= JBD2_FLAG_ESCAPE;
+	}
+	tag->tg_csum = jbd2_data_csum(j, t->t_tid, to);
+}
+
+/* One descriptor and its n blocks, from *jh on. *crc32 is chained over all of it where the log wants that. */
+static void log_group(struct log_writer *lw, transaction_t *t, struct journal_head **jh, unsigned n,
+		      uint32_t *crc32)
+{
+	journal_t *j = t->t_journal;
+	uint8_t *descriptor = jbd2_log_next(lw, n + 1);
+	uint8_t *to = descriptor;
+	uint8_t *tagp = descriptor + sizeof(struct jbd2_header_disk);
+
+	memset(descriptor, 0, j->j_block_bytes);
+	jbd2_header_write(descriptor, JBD2_DESCRIPTOR_BLOCK, t->t_tid);
+	for (unsigned i = 0; i < n; i++) {
+		struct jbd2_tag tag;
+
+		to += j->j_block_bytes;
+		log_buffer(j, t, *jh, to, &tag);
+		if (i > 0)
+			tag.tg_flags |= JBD2_FLAG_SAME_UUID;
+		if (i == n - 1)
+			tag.tg_flags |= JBD2_FLAG_LAST_TAG;
+		jbd2_tag_write(j, tagp, &tag);
+		tagp += j->j_tag_bytes;
+		if (i == 0) {
+			memcpy(tagp, j->j_uuid, JBD2_UUID_BYTES);
+			tagp += JBD2_UUID_BYTES;
+		}
+		*jh = TAILQ_NEXT(*jh, b_tnext);
+	}
+	jbd2_tail_csum_set(j, descriptor);
+	if (jbd2_has_compat_csum(j))
+		*crc32 = jbd2_crc32_be(*crc32, descriptor, (size_t)(n + 1) * j->j_block_bytes);
+}
+
+static void fill_commit_block(journal_t *j, transaction_t *t, uint8_t *block, uint32_t crc32)
+{
+	struct timespec now = now_real();
+	uint64_t sec = (uint64_t)now.tv_sec;
+
+	memset(block, 0, j->j_block_bytes);
+	jbd2_header_write(block, JBD2_COMMIT_BLOCK, t->t_tid);
+	put_be64(block + offsetof(struct jbd2_commit_disk, h_commit_sec_hi), sec);
+	put_be32(block + offsetof(struct jbd2_commit_disk, h_commit_nsec), (uint32_t)now.tv_nsec);
+	if (jbd2_has_compat_csum(j)) {
+		block[offsetof(struct jbd2_commit_disk, h_chksum_type)] = JBD2_CRC32_CHKSUM;
+		block[offsetof(struct jbd2_commit_disk, h_chksum_size)] = JBD2_CRC32_CHKSUM_SIZE;
+		put_be32(block + offsetof(struct jbd2_commit_disk, h_chksum), crc32);
+	}
+	jbd2_commit_csum_set(j, block);
+}
+
+/* The superblock must say where the log begins before the first commit block is there. */
+static int open_log(journal_t *j, transaction_t *t)
+{
+	bool write;
+	int err = 0;
+
+	mutex_lock(&j->j_state_lock);
+	jbd2_sb_claim_locked(j);
+	write = j->j_flushed;
+	mutex_unlock(&j->j_state_lock);
+	if (write)
+		err = jbd2_sb_write_claimed(j, t->t_tid, t->t_log_start, false);
+	mutex_lock(&j->j_state_lock);
+	if (write && err == 0) {
+		j->j_flushed = false;
+		j->j_tail = t->t_log_start;
+		j->j_tail_sequence = t->t_tid;
+	}
+	mutex_unlock(&j->j_state_lock);
+	jbd2_sb_release(j);
+	return err;
+}
+
+static int flush_devices(journal_t *j, transaction_t *t)
+{
+	int err = 0;
+
+	/* From here on jbd2_trans_will_send_data_barrier() says no. */
+	set_state(j, t, T_COMMIT_FLUSH);
+	if (j->j_log_dev != j->j_fs_dev || t->t_log_blocks == 0)
+		err = jbd2_flush_fs_dev(j);
+	if (err == 0 && t->t_log_blocks > 0)
+		err = jbd2_flush_log_dev(j);
+	return err;
+}
+
+static int write_commit_block(journal_t *j, transaction_t *t, uint32_t crc32)
+{
+	uint32_t at = t->t_log_blocks - 1;
+	uint8_t *block = j->j_log_buffer;
+
+	if (at >= j->j_last - t->t_log_start)
+		at = j->j_first + (at - (j->j_last - t->t_log_start));
+	else
+		at += t->t_log_start;
+	fill_commit_block(j, t, block, crc32);
+	return jbd2_log_write_block(j, at, block, REQ_META | REQ_JOURNAL | REQ_SYNC | REQ_FUA);
+}
+
+static int write_log(journal_t *j, transaction_t *t)
+{
+	bool async = j->j_params.jp_async_commit;
+	struct journal_head *jh = TAILQ_FIRST(&t->t_lists[JH_METADATA]);
+	uint32_t crc32 = ~UINT32_C(0);
+	uint64_t start_ns = now_ns();
+	struct log_writer *lw;
+	int err;
+
+	err = open_log(j, t);
+	if (err != 0)
+		return err;
+	lw = jbd2_log_writer_new(j, t->t_log_start, t->t_log_blocks);
+	if (lw == NULL)
+		return -ENOMEM;
+	set_state(j, t, T_COMMIT);
+	jbd2_revoke_write(j, t, lw);
+	for (unsigned left = t->t_nr_buffers; left > 0;) {
+		unsigned n = left < j->j_tags_per_block ? left : j->j_tags_per_block;
+
+		log_group(lw, t, &jh, n, &crc32);
+		left -= n;
+	}
+	if (async)
+		fill_commit_block(j, t, jbd2_log_next(lw, 1), crc32);
+	err = jbd2_log_finish(lw);
+	if (err == 0)
+		err = flush_devices(j, t);
+	if (err == 0 && !async)
+		err = write_commit_block(j, t, crc32);
+	counter_add(&j->j_stats.js_blocks_logged, t->t_nr_buffers);
+	hist_add(&j->j_stats.js_log_ns, now_ns() - start_ns);
+	return err;
+}
+
+/* ---- Without a log: straight home ---- */
+
+struct home_copy {
+	struct buffer_head *hc_bh;
+	uint8_t *hc_data;
+};
+
+static int compare_home(const void *a, const void *b)
+{
+	uint64_t x = ((const struct home_copy *)a)->hc_bh->b_blocknr;
+	uint64_t y = ((const struct home_copy *)b)->hc_bh->b_blocknr;
+
+	return x == y ? 0 : x < y ? -1 : 1;
+}
+
+static int write_home_batch(journal_t *j, struct home_copy *hc, unsigned n)
+{
+	struct buffer_head *bhs[HOME_BATCH];
+	const uint8_t *data[HOME_BATCH];
+
+	qsort(hc, n, sizeof(hc[0]), compare_home);
+	for (unsigned i = 0; i < n; i++) {
+		bhs[i] = hc[i].hc_bh;
+		data[i] = hc[i].hc_data;
+	}
+	return jbd2_write_home(j, bhs, data, n);
+}
+
+static int write_all_home(journal_t *j, transaction_t *t)
+{
+	struct home_copy hc[HOME_BATCH];
+	struct journal_head *jh = TAILQ_FIRST(&t->t_lists[JH_METADATA]);
+	uint8_t *copies = malloc((size_t)HOME_BATCH * j->j_block_bytes);
+	int err = 0;
+
+	if (copies == NULL)
+		return -ENOMEM;
+	set_state(j, t, T_COMMIT);
+	while (jh != NULL && err == 0) {
+		unsigned n = 0;
+
+		for (; jh != NULL && n < HOME_BATCH; jh = TAILQ_NEXT(jh, b_tnext)) {
+			hc[n].hc_bh = jh->b_bh;
+			hc[n].hc_data = copies + (size_t)n * j->j_block_bytes;
+			copy_buffer(j, jh, hc[n].hc_data);
+			n++;
+		}
+		err = write_home_batch(j, hc, n);
+	}
+	free(copies);
+	return err == 0 ? flush_devices(j, t) : err;
+}
+
+/* ---- After the commit block ---- */
+
+/*
+ * A freed block may get a new owner when the callbacks have run: no checkpoint may hold a copy of
+ * it then that is still to be written.
+ */
+static void wait_checkpoint_write(journal_t *j, const struct journal_head *jh)
+{
+	mutex_lock(&j->j_list_lock);
+	while (jh->b_cp_writing)
+		cond_wait(&j->j_wait_list, &j->j_list_lock);
+	mutex_unlock(&j->j_list_lock);
+}
+
+/* The buffer's time in t is over: to the checkpoint list if it was logged, to the next transaction if that took it. */
+static void settle(transaction_t *t, struct journal_head *jh, bool logged)
+{
+	journal_t *j = t->t_journal;
+	struct buffer_head *bh = jh->b_bh;
+	struct mutex *lock = jbd2_bstate(bh);
+	transaction_t *next;
+	uint8_t *frozen;
+	bool reserved = jh->b_jlist == JH_RESERVED;
+	bool detached;
+
+	if (!reserved && !logged)
+		wait_checkpoint_write(j, jh);
+	mutex_lock(lock);
+	mutex_lock(&j->j_list_lock);
+	frozen = jh->b_frozen_data;
+	next = jh->b_next_transaction;
+	jh->b_frozen_data = NULL;
+	jh->b_next_transaction = NULL;
+	jh->b_logged = false;
+	jbd2_unfile_locked(jh);
+	/* An older committed copy is superseded, or its block was freed. */
+	if (!reserved && jh->b_cp_transaction != NULL)
+		jbd2_uncheckpoint_locked(jh);
+	if (logged) {
+		jh->b_cp_transaction = t;
+		TAILQ_INSERT_TAIL(&t->t_checkpoint_list, jh, b_cpnext);
+	}
+	if (next != NULL)
+		jbd2_file_locked(jh, next, jh->b_next_jlist);
+	detached = jbd2_detach_locked(jh);
+	mutex_unlock(&j->j_list_lock);
+	mutex_unlock(lock);
+	jbd2_copy_free(j, frozen);
+	if (detached)
+		bh_put(bh);
+}
+
+static void settle_list(transaction_t *t, enum jh_list list, bool logged)
+{
+	struct journal_head *jh;
+
+	while ((jh = TAILQ_FIRST(&t->t_lists[list])) != NULL)
+		settle(t, jh, logged);
+}
+
+static void run_callbacks(transaction_t *t, int error)
+{
+	struct jbd2_commit_cb *cb;
+
+	while ((cb = STAILQ_FIRST(&t->t_callbacks)) != NULL) {
+		STAILQ_REMOVE_HEAD(&t->t_callbacks, cb_link);
+		cb->cb_fn(cb, error);
+	}
+}
+
+/* ---- One commit ---- */
+
+static int make_durable(journal_t *j, transaction_t *t)
+{
+	int err = atomic_load(&j->j_error);
+
+	if (err != 0)
+		return err;
+	if (t->t_log_blocks > 0)
+		return write_log(j, t);
+	if (!jbd2_has_log(j))
+		return write_all_home(j, t);
+	return flush_devices(j, t);
+}
+
+static void note_durable(journal_t *j, transaction_t *t, uint64_t commit_ns)
+{
+	mutex_lock(&j->j_state_lock);
+	t->t_state = T_CALLBACK;
+	j->j_commit_sequence = t->t_tid;
+	if (j->j_average_commit_ns == 0)
+		j->j_average_commit_ns = commit_ns;
+	else
+		j->j_average_commit_ns = (commit_ns + j->j_average_commit_ns * 3) / 4;
+	cond_broadcast(&j->j_wait_done);
+	mutex_unlock(&j->j_state_lock);
+	jbd2_note_commit(j, t->t_tid, commit_ns);
+}
+
+/* t has ended; it lives on while its checkpoint list is not empty. */
+static void finish_locked(journal_t *j, transaction_t *t)
+{
+	bool keep;
+
+	mutex_assert_held(&j->j_state_lock);
+	t->t_state = T_FINISHED;
+	j->j_committing_transaction = NULL;
+	j->j_done_sequence = t->t_tid;
+	mutex_lock(&j->j_list_lock);
+	keep = !TAILQ_EMPTY(&t->t_checkpoint_list);
+	if (keep)
+		TAILQ_INSERT_TAIL(&j->j_checkpoint_transactions, t, t_cpnext);
+	mutex_unlock(&j->j_list_lock);
+	if (keep)
+		jbd2_revoke_clear(&t->t_revoke);
+	else
+		jbd2_transaction_free(t);
+	cond_broadcast(&j->j_wait_done);
+	cond_broadcast(&j->j_wait_transaction);
+	jbd2_kick_checkpoint_locked(j);
+}
+
+void jbd2_commit_transaction_locked(journal_t *j)
+{
+	transaction_t *t = j->j_running_transaction;
+	uint64_t start_ns = now_ns();
+	bool logged;
+	int err;
+
+	mutex_assert_held(&j->j_state_lock);
+	ASSERT(j->j_committing_transaction == NULL);
+	if (t == NULL)
+		return;
+	lock_down_locked(j, t);
+	switch_running_locked(j, t);
+	mutex_unlock(&j->j_state_lock);
+
+	settle_list(t, JH_RESERVED, false);
+	write_ordered_data(j, t);
+	err = make_durable(j, t);
+	if (err == 0)
+		note_durable(j, t, now_ns() - start_ns);
+	else
+		jbd2_journal_abort(j, err);
+	logged = err == 0 && jbd2_has_log(j);
+	settle_list(t, JH_METADATA, logged);
+	settle_list(t, JH_FORGET, false);
+	run_callbacks(t, err);
+
+	mutex_lock(&j->j_state_lock);
+	finish_locked(j, t);
+	if (!j->j_params.jp_manual_commit)
+		return;
+	mutex_unlock(&j->j_state_lock);
+	jbd2_checkpoint_inline(j);
+	mutex_lock(&j->j_state_lock);
+}
+
+/* ---- The commit thread ---- */
+
+/* Nothing in it that anybody could wait for. */
+static bool is_idle(journal_t *j, transaction_t *t)
+{
+	bool idle;
+
+	if (jbd2_gate_count(j) > 0)
+		return false;
+	mutex_lock(&j->j_list_lock);
+	idle = t->t_nr_buffers == 0 && STAILQ_EMPTY(&t->t_callbacks) &&
+	       TAILQ_EMPTY(&t->t_inode_list) && atomic_load(&t->t_revoke.rt_count) == 0;
+	mutex_unlock(&j->j_list_lock);
+	return idle;
+}
+
+/* True if the running transaction is due; a transaction without content only gets more time. */
+static bool commit_is_due_locked(journal_t *j)
+{
+	transaction_t *t = j->j_running_transaction;
+
+	if (t == NULL)
+		return false;
+	if (tid_geq(j->j_commit_request, t->t_tid))
+		return true;
+	if (now_ns() < t->t_expires_ns)
+		return false;
+	if (!is_idle(j, t))
+		return true;
+	t->t_expires_ns = now_ns() + j->j_commit_interval_ms * NSEC_PER_MSEC;
+	return false;
+}
+
+void *jbd2_commit_thread(void *arg)
+{
+	journal_t *j = arg;
+
+	mutex_lock(&j->j_state_lock);
+	while (!j->j_stop) {
+		if (commit_is_due_locked(j))
+			jbd2_commit_transaction_locked(j);
+		else if (j->j_running_transaction != NULL)
+			cond_timedwait(&j->j_wait_commit, &j->j_state_lock,
+				       j->j_running_transaction->t_expires_ns);
+		else
+			cond_wait(&j->j_wait_commit, &j->j_state_lock);
+	}
+	mutex_unlock(&j->j_state_lock);
+	return NULL;
+}
+
+/* ---- Asking for commits ---- */
+
+int jbd2_start_commit_locked(journal_t *j, tid_t tid)
+{
+	transaction_t *running = j->j_running_transaction;
+	transaction_t *committing = j->j_committing_transaction;
+
+	mutex_assert_held(&j->j_state_lock);
+	if (running != NULL && running->t_tid == tid) {
+		if (!tid_geq(j->j_commit_request, tid)) {
+			j->j_commit_request = tid;
+			cond_signal(&j->j_wait_commit);
+		}
+		return 1;
+	}
+	return committing != NULL && committing->t_tid == tid ? 1 : 0;
+}
+
+int jbd2_log_start_commit(journal_t *j, tid_t tid)
+{
+	int started;
+
+	mutex_lock(&j->j_state_lock);
+	started = jbd2_start_commit_locked(j, tid);
+	mutex_unlock(&j->j_state_lock);
+	return started;
+}
+
+/* Manual mode commits right here. */
+static void commit_here_locked(journal_t *j, tid_t tid)
+{
+	transaction_t *t = j->j_running_transaction;
+
+	if (j->j_params.jp_manual_commit && t != NULL && t->t_tid == tid)
+		jbd2_commit_transaction_locked(j);
+}
+
+int jbd2_log_wait_commit(journal_t *j, tid_t tid)
+{
+	int err = 0;
+
+	ASSERT(jbd2_current_handle() == NULL);
+	mutex_lock(&j->j_state_lock);
+	commit_here_locked(j, tid);
+	if (!tid_geq(j->j_commit_sequence, tid) && jbd2_start_commit_locked(j, tid) == 0) {
+		/* Neither running nor committing: an abort took it, or the number means nothing. */
+		err = atomic_load(&j->j_error);
+		mutex_unlock(&j->j_state_lock);
+		return err;
+	}
+	while (!tid_geq(j->j_commit_sequence, tid) && !jbd2_is_aborted(j))
+		cond_wait(&j->j_wait_done, &j->j_state_lock);
+	if (!tid_geq(j->j_commit_sequence, tid))
+		err = atomic_load(&j->j_error);
+	mutex_unlock(&j->j_state_lock);
+	return err;
+}
+
+bool jbd2_transaction_pending(journal_t *j, tid_t tid)
+{
+	bool pending;
+
+	mutex_lock(&j->j_state_lock);
+	pending =
+		(j->j_running_transaction != NULL && j->j_running_transaction->t_tid == tid) ||
+		(j->j_committing_transaction != NULL && j->j_committing_transaction->t_tid == tid &&
+		 !tid_geq(j->j_commit_sequence, tid));
+	mutex_unlock(&j->j_state_lock);
+	return pending;
+}
+
+int jbd2_complete_transaction(journal_t *j, tid_t tid)
+{
+	if (jbd2_transaction_pending(j, tid))
+		return jbd2_log_wait_commit(j, tid);
+	/* Done long ago, or lost by an abort. */
+	return jbd2_is_aborted(j) ? jbd2_log_wait_commit(j, tid) : 0;
+}
+
+tid_t jbd2_newest_tid(journal_t *j)
+{
+	transaction_t *t;
+	tid_t tid;
+
+	mutex_lock(&j->j_state_lock);
+	t = j->j_running_transaction;
+	if (t != NULL && atomic_load_explicit(&t->t_handle_count, memory_order_relaxed) > 0)
+		tid = t->t_tid;
+	else if (j->j_committing_transaction != NULL)
+		tid = j->j_committing_transaction->t_tid;
+	else
+		tid = j->j_commit_sequence;
+	mutex_unlock(&j->j_state_lock);
+	return tid;
+}
+
+int jbd2_journal_force_commit(journal_t *j)
+{
+	transaction_t *t;
+	tid_t tid;
+	int err = 0;
+
+	ASSERT(jbd2_current_handle() == NULL);
+	mutex_lock(&j->j_state_lock);
+	t = j->j_running_transaction;
+	if (t != NULL && !is_idle(j, t))
+		tid = t->t_tid;
+	else
+		tid = j->j_committing_transaction != NULL ? j->j_committing_transaction->t_tid
+							  : j->j_done_sequence;
+	commit_here_locked(j, tid);
+	jbd2_start_commit_locked(j, tid);
+	while (!tid_geq(j->j_done_sequence, tid) && !jbd2_is_aborted(j))
+		cond_wait(&j->j_wait_done, &j->j_state_lock);
+	if (!tid_geq(j->j_commit_sequence, tid))
+		err = atomic_load(&j->j_error);
+	mutex_unlock(&j->j_state_lock);
+	return err;
+}
+
+bool jbd2_trans_will_send_data_barrier(journal_t *j, tid_t tid)
+{
+	transaction_t *t;
+	bool will = false;
+
+	if (!j->j_params.jp_barrier)
+		return false;
+	mutex_lock(&j->j_state_lock);
+	t = j->j_committing_transaction;
+	if (j->j_running_transaction != NULL && j->j_running_transaction->t_tid == tid)
+		will = true;
+	else if (t != NULL && t->t_tid == tid)
+		will = t->t_state < T_COMMIT_FLUSH;
+	mutex_unlock(&j->j_state_lock);
+	return will;
+}
