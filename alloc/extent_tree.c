@@ -22,6 +22,9 @@
 
 _Static_assert(offsetof(struct inode, i_block) % 4 == 0, "the root is read as 32-bit words");
 
+/* A node may hold this many entries less than would fit, as e2fsck accepts it. */
+#define EH_MAX_SLACK 2u
+
 unsigned ext4_ext_space_block(const struct super_block *sb)
 {
 	return (unsigned)((sb->s_blocksize - sizeof(struct ext3_extent_header)) /
@@ -61,14 +64,16 @@ void ext4_ext_set_rec(struct ext3_extent *ex, const struct ext4_ext_rec *rec)
 static const char *check_header(const struct ext3_extent_header *hdr, size_t size_bytes,
 				unsigned depth)
 {
+	size_t capacity = (size_bytes - sizeof(*hdr)) / sizeof(struct ext3_extent);
+
 	if (le16_to_cpu(hdr->eh_magic) != EXT3_EXT_MAGIC)
 		return "invalid magic";
 	if (ext4_ext_depth(hdr) != depth)
 		return "unexpected eh_depth";
-	if (ext4_ext_max(hdr) == 0)
-		return "invalid eh_max";
-	if (ext4_ext_max(hdr) > (size_bytes - sizeof(*hdr)) / sizeof(struct ext3_extent))
+	if (ext4_ext_max(hdr) > capacity)
 		return "too large eh_max";
+	if (ext4_ext_max(hdr) + EH_MAX_SLACK < capacity)
+		return "too small eh_max";
 	if (ext4_ext_entries(hdr) > ext4_ext_max(hdr))
 		return "invalid eh_entries";
 	if (ext4_ext_entries(hdr) == 0 && depth > 0)

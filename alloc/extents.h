@@ -7,6 +7,7 @@
  */
 
 #include "alloc/alloc_internal.h"
+#include "alloc/map_internal.h"
 #include <ext2fs/ext3_extents.h> /* needs the types of ext2_fs.h, which ext4.h brings */
 
 #include "util/assert.h"
@@ -101,5 +102,52 @@ const char *ext4_ext_check_root(struct inode *inode);
 /* Debugging: the whole tree is walked; -EFSCORRUPTED (through ext4_error) or -EIO. */
 int ext4_ext_check(struct inode *inode);
 int ext4_ext_print(struct inode *inode, FILE *out);
+
+/* ---- extent_update.c: one node or one leaf changed, atomically within the handle ---- */
+
+/* Entries [s_pos, s_pos + s_old) of a leaf give way to s_new others. */
+struct ext4_ext_splice {
+	int s_pos;
+	int s_old;
+	int s_new;
+	struct ext4_ext_rec s_rec[EXT4_EXT_NEW_MAX];
+};
+
+/*
+ * Apply a splice to the leaf at the end of path; the leaf is split and the tree grows as needed (mb_flags: EXT4_MB_* for the new nodes). A leaf that would
+ * become empty is taken out of the tree and freed. The path is put in any case: its positions are no longer true. On error the tree has its former content (it may have
+ * more room). The caller marks the inode dirty, also on error.
+ */
+int ext4_ext_leaf_update(handle_t *handle, struct inode *inode, struct ext4_ext_path *path,
+			 const struct ext4_ext_splice *sp, unsigned mb_flags);
+/* While the root has a single child that fits into it: take its content and free it. Does nothing when credits lack. */
+int ext4_ext_collapse(handle_t *handle, struct inode *inode);
+
+/* ---- extent_insert.c ---- */
+
+/* True if b continues a and both fit into one extent. */
+bool ext4_ext_can_merge(const struct ext4_ext_rec *a, const struct ext4_ext_rec *b);
+/* Join what can be joined in an array of extents in file order; returns how many are left. */
+int ext4_ext_coalesce(struct ext4_ext_rec *rec, int n);
+/* Allocate the hole at map->m_lblk and insert it; m_len: in wanted, out got. m_pblk is set. 0 or negative errno. */
+int ext4_ext_allocate(handle_t *handle, struct inode *inode, struct ext4_map_blocks *map,
+		      const struct ext4_map_alloc *how);
+
+/* ---- extent_convert.c ---- */
+
+/* The part [lblk, lblk + *len) of one extent becomes unwritten or written; *len is cut to the extent. No-op if it is that already. 0 or negative errno. */
+int ext4_ext_convert(handle_t *handle, struct inode *inode, ext4_lblk_t lblk, ext4_lblk_t *len,
+		     bool unwritten);
+
+/* ---- extent_remove.c ---- */
+
+/*
+ * Free a part of [start, *end] from its upper end down, as much as the handle's credits allow; *end is the last block still to be done, *done tells that nothing is left. The tree is consistent and the inode
+ * marked dirty on return. i_data_sem held for write.
+ */
+int ext4_ext_remove_step(handle_t *handle, struct inode *inode, ext4_lblk_t start, ext4_lblk_t *end,
+			 bool *done);
+/* Credits that a step needs at least. */
+unsigned ext4_ext_remove_credits(struct inode *inode);
 
 #endif

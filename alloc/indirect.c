@@ -131,20 +131,25 @@ static uint32_t run_length(const uint32_t *array, uint32_t slot, uint32_t end)
 	return n;
 }
 
-/* A pointer on the way is 0: everything below it is a hole. */
+ext4_lblk_t ext4_ind_hole_start(const struct super_block *sb, const struct ext4_ind_chain *c,
+				ext4_lblk_t lblk)
+{
+	int last = c->c_depth - 1;
+	uint64_t base = 0;
+
+	for (int i = c->c_found + 1; i <= last; i++)
+		base += c->c_offset[i] * span_blocks(sb, last - i);
+	return (ext4_lblk_t)(lblk - base);
+}
+
 static void hole_run(struct inode *inode, ext4_lblk_t lblk, const struct ext4_ind_chain *c,
 		     struct extent_status *run)
 {
 	struct super_block *sb = inode->i_sb;
-	int last = c->c_depth - 1;
-	uint64_t max = ext4_ind_max_blocks(sb);
-	uint64_t span = span_blocks(sb, last - c->c_found);
-	uint64_t base = 0, end;
+	uint64_t max = ext4_ind_max_blocks(sb), end;
 
-	for (int i = c->c_found + 1; i <= last; i++)
-		base += c->c_offset[i] * span_blocks(sb, last - i);
-	run->es_lblk = (ext4_lblk_t)(lblk - base);
-	end = run->es_lblk + span;
+	run->es_lblk = ext4_ind_hole_start(sb, c, lblk);
+	end = run->es_lblk + span_blocks(sb, c->c_depth - 1 - c->c_found);
 	run->es_len = (ext4_lblk_t)((end < max ? end : max) - run->es_lblk);
 }
 

@@ -4,6 +4,7 @@
 /* Indirect-block maps. Private to alloc/. i_data_sem is held: for write to change the map, read suffices to look. */
 
 #include "alloc/alloc_internal.h"
+#include "alloc/map_internal.h"
 #include "util/assert.h"
 
 #define EXT4_IND_NDIR 12u
@@ -30,11 +31,24 @@ void ext4_ind_put_chain(struct ext4_ind_chain *c);
 uint32_t *ext4_ind_array(struct inode *inode, const struct ext4_ind_chain *c, int level);
 ext4_fsblk_t ext4_ind_pointer(struct inode *inode, const struct ext4_ind_chain *c, int level);
 
+/* A pointer on the way to lblk is 0: everything below it is a hole. Its first block. */
+ext4_lblk_t ext4_ind_hole_start(const struct super_block *sb, const struct ext4_ind_chain *c,
+				ext4_lblk_t lblk);
 /* What the map says of lblk: the run from lblk on, or the hole around it. */
 int ext4_ind_lookup_run(struct inode *inode, ext4_lblk_t lblk, struct extent_status *run);
 /* First block that an indirect map cannot reach. */
 uint64_t ext4_ind_max_blocks(const struct super_block *sb);
 /* NULL, or what is wrong with the pointers in i_block. */
 const char *ext4_ind_check_root(struct inode *inode);
+
+/* ---- indirect_change.c ---- */
+
+/* Allocate the hole at map->m_lblk, missing indirect blocks with it; m_len: in wanted, out got. m_pblk is set. 0 or negative errno with nothing changed. */
+int ext4_ind_allocate(handle_t *handle, struct inode *inode, struct ext4_map_blocks *map,
+		      const struct ext4_map_alloc *how);
+/* As ext4_ext_remove_step(), for an indirect map. */
+int ext4_ind_remove_step(handle_t *handle, struct inode *inode, ext4_lblk_t start, ext4_lblk_t *end,
+			 bool *done);
+unsigned ext4_ind_remove_credits(void);
 
 #endif
