@@ -51,7 +51,9 @@ struct ureq {
 	struct uring_dev *rq_dev; /* [const after init] */
 	struct bio *rq_bio;
 	uint64_t rq_done_bytes;
-	struct iovec rq_iov;  /* the one piece it is in */
+	_Atomic bool
+		rq_in_ring;  /* carries the order of memory through the kernel, see prep_locked() */
+	struct iovec rq_iov; /* the one piece it is in */
 	struct ureq *rq_next; /* [ur_lock] free list */
 };
 
@@ -283,6 +285,8 @@ static void prep_locked(struct uring_dev *ur, struct ureq *rq)
 		sqe->rw_flags = RWF_DSYNC;
 	sqe->flags |= IOSQE_FIXED_FILE;
 	io_uring_sqe_set_data(sqe, rq);
+	/* Pairs with the load in reap(): the C memory model knows nothing of the ring. */
+	atomic_store_explicit(&rq->rq_in_ring, true, memory_order_release);
 }
 
 static bool needs_worker(const struct uring_dev *ur, const struct bio *bio)
@@ -422,7 +426,10 @@ static bool reap(struct uring_dev *ur)
 
 		if (rq == NULL) {
 			go_on = false;
-		} else if (finished(ur, rq, cqes[i]->res, &status[nover])) {
+			continue;
+		}
+		ASSERT(atomic_load_explicit(&rq->rq_in_ring, memory_order_acquire));
+		if (finished(ur, rq, cqes[i]->res, &status[nover])) {
 			over[nover] = rq;
 			bios[nover++] = rq->rq_bio;
 		}
