@@ -34,6 +34,12 @@ uint64_t ext4_sb_dirty_blocks(const struct super_block *sb);
 /* Near full: delayed allocation should be off (as ext4_nonda_switch()). Starts writeback through `*start_writeback` when over half. */
 bool ext4_nonda_switch(struct super_block *sb, bool *start_writeback);
 
+/*
+ * An operation met -ENOSPC and has stopped its handle: true if it should be tried again, after space (or inode numbers) freed by uncommitted
+ * transactions was made available by a commit. *retries starts at 0. Blocks; holds nothing. As ext4_should_retry_alloc().
+ */
+bool ext4_should_retry_alloc(struct super_block *sb, unsigned *retries);
+
 struct ext4_space {
 	uint64_t sp_blocks; /* of the file system, overhead taken off unless minixdf */
 	uint64_t sp_free;   /* free, pending frees counted in, delayed reservations counted out */

@@ -35,17 +35,18 @@ struct ext4_inode_alloc {
 
 	/* extent_tree.c: the root in i_block was checked since the inode was read */
 	_Atomic bool ia_root_checked; /* [atomic] */
+	uint32_t ia_ext_mutations;    /* [i_data_sem] when to check */
 
 	/* reserve.c */
 	uint32_t ia_reserved;	   /* [i_es_lock] i_reserved_data_blocks */
 	uint32_t ia_reserved_meta; /* [i_es_lock] metadata blocks that may be needed for them */
-	uint32_t ia_da_runs;	   /* [i_es_lock] runs they were reserved in, 0 when there are none */
-	ext4_lblk_t ia_da_next;	   /* [i_es_lock] block after the last one reserved */
+	uint32_t ia_da_runs;	/* [i_es_lock] runs they were reserved in, 0 when there are none */
+	ext4_lblk_t ia_da_next; /* [i_es_lock] block after the last one reserved */
 
 	/* prealloc.c */
 	struct mb_pa_list ia_pas;   /* [mb_pa_lock] */
 	_Atomic uint32_t ia_nr_pas; /* [mb_pa_lock for changes] */
-	_Atomic bool ia_closed;	    /* [atomic] no writer left: nothing is preallocated past the end */
+	_Atomic bool ia_closed; /* [atomic] no writer left: nothing is preallocated past the end */
 };
 
 /*
