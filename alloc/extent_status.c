@@ -426,6 +426,7 @@ void ext4_es_init(struct inode *inode)
 	ia->ia_es_delayed_blocks = 0;
 	ia->ia_es_mutations = 0;
 	ia->ia_linked = false;
+	ia->ia_ext_mutations = 0;
 	atomic_init(&ia->ia_root_checked, false);
 }
 

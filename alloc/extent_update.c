@@ -23,6 +23,7 @@
 
 /* Growing and splitting at each level, with room to spare: more steps mean a bug. */
 #define MAKE_ROOM_STEPS (2 * (EXT4_EXT_MAX_DEPTH + 1))
+#define CHECK_ALWAYS 64u
 #define COLLAPSE_CREDITS 3u /* bitmap and descriptor of the freed node, inode */
 
 /* ---- One node ---- */
@@ -60,6 +61,18 @@ static void node_unlock(struct inode *inode, struct ext4_ext_node *node)
 	unlock_buffer(node->n_bh);
 }
 
+/* For DEBUG_ASSERT: large nodes are checked at every 256th change only. */
+static bool node_is_good(struct inode *inode, struct ext4_ext_node *node)
+{
+	struct ext4_inode_alloc *ia = inode->i_alloc;
+	size_t size = node->n_bh != NULL ? node->n_bh->b_size : sizeof(inode->i_block);
+
+	if (ext4_ext_entries(node->n_hdr) > CHECK_ALWAYS && ++ia->ia_ext_mutations % 256 != 0)
+		return true;
+	return ext4_ext_check_node(inode, node->n_hdr, size, ext4_ext_depth(node->n_hdr), 0,
+				   node->n_end) == NULL;
+}
+
 /* The root is written by the caller's ext4_mark_inode_dirty. */
 static int path_dirty(handle_t *handle, struct inode *inode, struct ext4_ext_path *path, int top,
 		      int bottom)
@@ -70,10 +83,7 @@ static int path_dirty(handle_t *handle, struct inode *inode, struct ext4_ext_pat
 		struct ext4_ext_node *node = &path->p_node[i];
 		int one = 0;
 
-		DEBUG_ASSERT(ext4_ext_check_node(
-				     inode, node->n_hdr,
-				     node->n_bh ? node->n_bh->b_size : sizeof(inode->i_block),
-				     ext4_ext_depth(node->n_hdr), 0, node->n_end) == NULL);
+		DEBUG_ASSERT(node_is_good(inode, node));
 		if (node->n_bh != NULL)
 			one = ext4_handle_dirty_metadata(handle, inode, node->n_bh);
 		if (err == 0)

@@ -326,7 +326,7 @@ static int remove_slots(handle_t *handle, struct inode *inode, struct ext4_ind_c
 	int last = c->c_depth - 1, err, err2;
 	uint32_t hi = c->c_offset[last], bound = 0, lo = 0;
 	struct ext4_free_runs runs;
-	ext4_lblk_t low_lblk;
+	ext4_lblk_t low_lblk = *end;
 
 	if (*end - start < hi)
 		bound = hi - (*end - start);

@@ -60,20 +60,20 @@ static int fill_map(struct ext4_map_blocks *map, const struct extent_status *run
 /* Ask the map on disk and remember the answer. */
 static int lookup_on_disk(struct inode *inode, struct ext4_map_blocks *map)
 {
-	struct extent_status run, delayed;
+	struct extent_status run, known;
 	int err = ext4_is_extents(inode) ? ext4_ext_lookup_run(inode, map->m_lblk, &run)
 					 : ext4_ind_lookup_run(inode, map->m_lblk, &run);
 
 	if (err < 0)
 		return err;
 	ext4_es_cache(inode, map->m_lblk, &run);
+	/* What was kept ends before the next delayed block. */
+	if (ext4_es_lookup(inode, map->m_lblk, &known))
+		return fill_map(map, &known);
 	err = fill_map(map, &run);
 	if (err == 0 &&
-	    ext4_es_find_delayed(inode, map->m_lblk, map->m_lblk + (map->m_len - 1), &delayed)) {
-		/* Not at m_lblk itself: i_data_sem has been held since the status tree did not know it. */
-		ASSERT_CMP(delayed.es_lblk, >, map->m_lblk);
-		map->m_len = delayed.es_lblk - map->m_lblk;
-	}
+	    ext4_es_find_delayed(inode, map->m_lblk, map->m_lblk + (map->m_len - 1), &known))
+		map->m_len = known.es_lblk - map->m_lblk;
 	return err;
 }
 
