@@ -78,7 +78,10 @@ struct ext4_options {
 	uint64_t o_cache_bytes;	    /* page cache; 0: default */
 	uint64_t o_bcache_bytes;    /* metadata; 0: default */
 	const char *o_journal_path; /* external journal device, or NULL */
-	const char *o_mount_point;  /* goes into s_last_mounted; NULL: left as it is */
+	struct blkdev *
+		o_journal_bdev; /* external journal already open, instead of a path; consumed on success */
+	const char *o_mount_point; /* goes into s_last_mounted; NULL: left as it is */
+	const char *o_name;	   /* of the device, for messages; NULL: bd_name */
 	bool o_manual_commit; /* simulations: no threads anywhere; commits and writeback run in the caller */
 };
 void ext4_options_init(struct ext4_options *o);
@@ -274,12 +277,15 @@ struct super_block {
 	_Atomic enum ext4_errors s_errors;
 
 	struct ext4_group_table *s_groups; /* [ext4/group.c] two-level, made on demand */
+	struct ext4_zone_table *s_zones;   /* [ext4/zone.c] where metadata lies */
 	struct rwsem s_mount_sem;	   /* MOUNT: freeze, remount */
 	struct mutex s_rename_lock;	   /* RENAME: directories that move */
 
 	/* orphans */
 	struct mutex s_orphan_lock;
-	TAILQ_HEAD(, inode) s_orphans;		/* [s_orphan_lock] the on-disk list's order */
+	TAILQ_HEAD(ext4_orphan_list, inode)
+	s_orphans;				/* [s_orphan_lock] the on-disk list's order */
+	_Atomic bool s_orphan_cleanup;		/* ext4_orphan_cleanup() runs */
 	struct ext4_orphan_file *s_orphan_file; /* [ext4/orphan_file.c] NULL: none */
 
 	struct ext4_icache *s_icache; /* [ext4/inode.c] */

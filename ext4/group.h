@@ -10,6 +10,10 @@ struct ext4_group_info {
 	ext4_group_t bg_group;		/* [const after init] */
 	struct mutex bg_lock;		/* GROUP: bitmap and descriptor changes, buddy */
 	_Atomic uint32_t bg_state;	/* [atomic] EXT4_GRP_* */
+	ext4_fsblk_t bg_block_bitmap;	/* [const after init] */
+	ext4_fsblk_t bg_inode_bitmap;	/* [const after init] */
+	ext4_fsblk_t bg_inode_table;	/* [const after init] */
+	_Atomic uint16_t bg_flags;	/* [bg_lock for changes] EXT2_BG_*, as in the descriptor */
 	struct buffer_head *bg_desc_bh; /* [const after init] */
 	uint32_t bg_desc_offset;	/* [const after init] in bg_desc_bh */
 	void *bg_buddy;			/* [bg_lock] alloc/'s */

@@ -17,7 +17,10 @@
 struct inode *ext4_iget(struct super_block *sb, uint32_t ino, unsigned flags);
 /* In memory only, NULL if not. Takes a reference. */
 struct inode *ext4_ilookup(struct super_block *sb, uint32_t ino);
-/* A new in-memory inode for a number just allocated: zeroed, I_NEW, one reference, hashed. */
+/*
+ * A new in-memory inode for a number just allocated: zeroed, I_NEW, one reference, hashed; i_csum_seed and i_generation are the caller's to set. i_mapping and the raw inode's zeroed
+ * content come with the first ext4_mark_inode_dirty(): attributes go into the inode after it. ERR_PTR(-ENOMEM), or -EFSCORRUPTED if the number is in use in memory.
+ */
 struct inode *ext4_inode_new(struct super_block *sb, uint32_t ino);
 void ihold(struct inode *inode);
 /*
@@ -32,6 +35,8 @@ unsigned ext4_icache_shrink_all(struct super_block *sb);
 /* Call fn on each inode in memory, with a reference held and no lock; stops when fn returns non-zero. */
 int ext4_icache_for_each(struct super_block *sb, int (*fn)(struct inode *inode, void *arg),
 			 void *arg);
+/* The generation is known: sets it and i_csum_seed. */
+void ext4_inode_set_generation(struct inode *inode, uint32_t generation);
 /* From evict_inode, after the number was freed: out of the hash. */
 void ext4_inode_unhash(struct inode *inode);
 

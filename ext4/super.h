@@ -19,6 +19,8 @@ int ext4_orphan_cleanup(struct super_block *sb);
  * Returns the first error met in the life of the mount that a user must hear of, or 0.
  */
 int ext4_put_super(struct super_block *sb);
+/* The same for a mount that fails later: the devices that the caller gave to ext4_fill_super() are its own again. */
+int ext4_put_super_keep(struct super_block *sb);
 /* Bring the counters of the superblock (free blocks and inodes, kbytes written, write time) up to date through a handle. */
 int ext4_commit_super(handle_t *handle, struct super_block *sb);
 /* Write the superblock at once, outside any transaction (errors, mount state). */

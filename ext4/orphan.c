@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * orphan.c - inodes that a crash would leave without a name or half truncated.
+ *
+ * An inode is put on the list (or into the orphan file, where the file system has one) in the
+ * transaction that unlinks it or starts to cut it, and taken off in the one that finishes. On disk
+ * the list is s_last_orphan and then each i_dtime, the number of the next; in memory s_orphans has
+ * the same order, so the neighbour to be rewritten is known. At mount whatever is there is deleted
+ * (i_nlink 0) or truncated to its size.
+ *
+ * Invariants: (1) the list in memory is the head part of the list on disk. (2) Without a log
+ * nothing is recorded (as in the kernel), but at mount. (3) Cleanup handles each entry once: a
+ * list that does not get shorter ends it.
+ * Locking: s_orphan_lock for lists and i_on_orphan; buffers and the journal are used with it held.
+ */
+#include <inttypes.h>
+
+#include "ext4/ext4_int.h"
+#include "ext4/jbd2_glue.h"
+#include "util/assert.h"
+#include "util/log.h"
+
+/* ---- The list on disk ---- */
+
+static int put_head(handle_t *handle, struct super_block *sb, uint32_t ino)
+{
+	int err = ext4_journal_get_write_access(handle, sb->s_sbh);
+
+	if (err != 0)
+		return err;
+	lock_buffer(sb->s_sbh);
+	mutex_lock(&sb->s_sb_lock);
+	sb->s_es->s_last_orphan = cpu_to_le32(ino);
+	ext4_superblock_csum_set(sb->s_es);
+	mutex_unlock(&sb->s_sb_lock);
+	unlock_buffer(sb->s_sbh);
+	return ext4_handle_dirty_metadata(handle, NULL, sb->s_sbh);
+}
+
+static uint32_t get_head(struct super_block *sb)
+{
+	uint32_t ino;
+
+	mutex_lock(&sb->s_sb_lock);
+	ino = le32_to_cpu(sb->s_es->s_last_orphan);
+	mutex_unlock(&sb->s_sb_lock);
+	return ino;
+}
+
+static void link_in_memory_locked(struct inode *inode)
+{
+	mutex_assert_held(&inode->i_sb->s_orphan_lock);
+	TAILQ_INSERT_HEAD(&inode->i_sb->s_orphans, inode, i_orphan);
+	inode->i_on_orphan = true;
+	inode->i_orphan_idx = UINT32_MAX;
+}
+
+static int list_add(handle_t *handle, struct inode *inode)
+{
+	struct super_block *sb = inode->i_sb;
+	uint32_t next;
+	int err;
+
+	mutex_lock(&sb->s_orphan_lock);
+	next = get_head(sb);
+	err = put_head(handle, sb, inode->i_ino);
+	if (err == 0) {
+		inode->i_dtime = next;
+		link_in_memory_locked(inode);
+	}
+	mutex_unlock(&sb->s_orphan_lock);
+	return err != 0 ? err : ext4_mark_inode_dirty(handle, inode);
+}
+
+/* What pointed to the inode now points behind it. */
+static int bypass_locked(handle_t *handle, struct inode *inode)
+{
+	struct inode *prev = TAILQ_PREV(inode, ext4_orphan_list, i_orphan);
+
+	mutex_assert_held(&inode->i_sb->s_orphan_lock);
+	if (prev == NULL)
+		return put_head(handle, inode->i_sb, inode->i_dtime);
+	prev->i_dtime = inode->i_dtime;
+	return ext4_mark_inode_dirty(handle, prev);
+}
+
+static int list_del(handle_t *handle, struct inode *inode)
+{
+	struct super_block *sb = inode->i_sb;
+	int err = 0;
+
+	mutex_lock(&sb->s_orphan_lock);
+	if (handle != NULL)
+		err = bypass_locked(handle, inode);
+	TAILQ_REMOVE(&sb->s_orphans, inode, i_orphan);
+	inode->i_on_orphan = false;
+	inode->i_dtime = 0;
+	mutex_unlock(&sb->s_orphan_lock);
+	if (handle == NULL || err != 0)
+		return err;
+	return ext4_mark_inode_dirty(handle, inode);
+}
+
+static bool is_on(struct inode *inode)
+{
+	bool on;
+
+	mutex_lock(&inode->i_sb->s_orphan_lock);
+	on = inode->i_on_orphan;
+	mutex_unlock(&inode->i_sb->s_orphan_lock);
+	return on;
+}
+
+int ext4_orphan_add(handle_t *handle, struct inode *inode)
+{
+	struct super_block *sb = inode->i_sb;
+	int err = -ENOSPC;
+
+	if (!jbd2_has_log(sb->s_journal) && !atomic_load(&sb->s_orphan_cleanup))
+		return 0;
+	if ((atomic_load(&inode->i_state) & I_BAD) != 0 || is_on(inode))
+		return 0;
+	if (sb->s_orphan_file != NULL)
+		err = ext4_orphan_file_add(handle, inode);
+	return err == -ENOSPC ? list_add(handle, inode) : err;
+}
+
+int ext4_orphan_del(handle_t *handle, struct inode *inode)
+{
+	if (!is_on(inode))
+		return 0;
+	if (inode->i_orphan_idx != UINT32_MAX)
+		return ext4_orphan_file_del(handle, inode);
+	return list_del(handle, inode);
+}
+
+/* ---- Cleanup at mount ---- */
+
+static bool in_use_in_bitmap(struct super_block *sb, uint32_t ino)
+{
+	const uint32_t index = (ino - 1) % sb->s_inodes_per_group;
+	struct ext4_group_info *gi = ext4_get_group_info(sb, (ino - 1) / sb->s_inodes_per_group);
+	struct buffer_head *bh = IS_ERR(gi) ? ERR_PTR(PTR_ERR(gi)) : ext4_read_inode_bitmap(sb, gi);
+	bool used;
+
+	if (IS_ERR(bh))
+		return false;
+	lock_buffer(bh);
+	used = (bh->b_data[index / 8] >> (index % 8) & 1) != 0;
+	unlock_buffer(bh);
+	bh_put(bh);
+	return used;
+}
+
+static bool can_truncate(const struct inode *inode)
+{
+	return S_ISREG(inode->i_mode) || S_ISDIR(inode->i_mode) || S_ISLNK(inode->i_mode);
+}
+
+/* The inode that an entry names, with a reference. */
+static struct inode *get_orphan(struct super_block *sb, uint32_t ino)
+{
+	struct inode *inode;
+
+	if (!ext4_valid_dir_ino(sb, ino) || !in_use_in_bitmap(sb, ino))
+		return ERR_PTR(ext4_error(sb, ino, "bad inode number among the orphans"));
+	inode = ext4_iget(sb, ino, EXT4_IGET_ORPHAN);
+	if (IS_ERR(inode))
+		return inode;
+	if (atomic_load(&inode->i_nlink) == 0 || can_truncate(inode))
+		return inode;
+	ext4_error(sb, ino, "orphan that can neither be deleted nor truncated");
+	iput(inode);
+	return ERR_PTR(-EFSCORRUPTED);
+}
+
+static int take_off(struct inode *inode)
+{
+	handle_t *handle;
+
+	if (!is_on(inode))
+		return 0;
+	handle = ext4_journal_start(inode, HT_TRUNCATE, EXT4_ORPHAN_CREDITS);
+	if (IS_ERR(handle))
+		return PTR_ERR(handle);
+	return ext4_journal_stop(handle, ext4_orphan_del(handle, inode));
+}
+
+/* Consumes the reference. The inode is marked as being on its list. */
+static int process(struct super_block *sb, struct inode *inode)
+{
+	int err = 0;
+
+	if (atomic_load(&inode->i_nlink) == 0) {
+		iput(inode);
+		ext4_drain_evictions(sb);
+		return atomic_load(&sb->s_aborted) ? -EROFS : 0;
+	}
+	if (sb->s_upper->orphan_truncate != NULL)
+		err = sb->s_upper->orphan_truncate(inode);
+	if (err == 0)
+		err = take_off(inode);
+	/* Not finished: it stays on the disk for the next mount. */
+	if (err != 0)
+		ext4_orphan_del(NULL, inode);
+	iput(inode);
+	return err;
+}
+
+static int clear_list(struct super_block *sb)
+{
+	handle_t *handle = ext4_journal_start_sb(sb, HT_MISC, 1, 0);
+
+	if (IS_ERR(handle))
+		return PTR_ERR(handle);
+	return ext4_journal_stop(handle, put_head(handle, sb, 0));
+}
+
+static int process_head(struct super_block *sb, uint32_t ino)
+{
+	struct inode *inode = get_orphan(sb, ino);
+
+	/* What it was the head of cannot be found any more: e2fsck's work. */
+	if (IS_ERR(inode) && (PTR_ERR(inode) == -EFSCORRUPTED || PTR_ERR(inode) == -EFSBADCRC))
+		return clear_list(sb);
+	if (IS_ERR(inode))
+		return PTR_ERR(inode);
+	mutex_lock(&sb->s_orphan_lock);
+	/* A list that comes back to an inode that is being handled has no end. */
+	if (inode->i_on_orphan) {
+		mutex_unlock(&sb->s_orphan_lock);
+		iput(inode);
+		ext4_error(sb, ino, "loop in the orphan list");
+		return clear_list(sb);
+	}
+	link_in_memory_locked(inode);
+	mutex_unlock(&sb->s_orphan_lock);
+	return process(sb, inode);
+}
+
+static int cleanup_list(struct super_block *sb, uint32_t *done)
+{
+	uint32_t ino;
+
+	while ((ino = get_head(sb)) != 0 && *done < sb->s_inodes_count) {
+		int err = process_head(sb, ino);
+
+		if (err != 0)
+			return err;
+		if (get_head(sb) == ino) {
+			log_err("%s: orphan %" PRIu32 " cannot be dealt with", sb->s_name, ino);
+			return -EIO;
+		}
+		(*done)++;
+	}
+	return 0;
+}
+
+static int clear_slot(struct super_block *sb, uint32_t idx)
+{
+	handle_t *handle = ext4_journal_start_sb(sb, HT_MISC, 1, 0);
+
+	if (IS_ERR(handle))
+		return PTR_ERR(handle);
+	return ext4_journal_stop(handle, ext4_orphan_file_clear(handle, sb, idx));
+}
+
+static int process_slot(struct super_block *sb, uint32_t ino, uint32_t idx)
+{
+	struct inode *inode = get_orphan(sb, ino);
+
+	if (IS_ERR(inode) && (PTR_ERR(inode) == -EFSCORRUPTED || PTR_ERR(inode) == -EFSBADCRC))
+		return clear_slot(sb, idx);
+	if (IS_ERR(inode))
+		return PTR_ERR(inode);
+	mutex_lock(&sb->s_orphan_lock);
+	if (inode->i_on_orphan) {
+		mutex_unlock(&sb->s_orphan_lock);
+		iput(inode);
+		ext4_error(sb, ino, "twice in the orphan file");
+		return clear_slot(sb, idx);
+	}
+	inode->i_on_orphan = true;
+	inode->i_orphan_idx = idx;
+	mutex_unlock(&sb->s_orphan_lock);
+	return process(sb, inode);
+}
+
+int ext4_orphan_cleanup(struct super_block *sb)
+{
+	uint32_t done = 0;
+	int err;
+
+	if (get_head(sb) == 0 && ext4_orphan_file_empty(sb))
+		return 0;
+	if (sb_rdonly(sb)) {
+		log_info("%s: orphans are left for a writable mount", sb->s_name);
+		return 0;
+	}
+	if ((sb->s_mount_state & EXT2_ERROR_FS) != 0) {
+		log_warn("%s: has errors: its orphans are left for e2fsck", sb->s_name);
+		return 0;
+	}
+	atomic_store(&sb->s_orphan_cleanup, true);
+	err = cleanup_list(sb, &done);
+	if (err == 0)
+		err = ext4_orphan_file_for_each(sb, process_slot);
+	atomic_store(&sb->s_orphan_cleanup, false);
+	/* Damage was reported and, with errors=continue, lived with; the mount stands, read-only perhaps. */
+	if (atomic_load(&sb->s_aborted))
+		return 0;
+	if (err == 0)
+		log_info("%s: orphans of the last mount dealt with", sb->s_name);
+	return err;
+}
