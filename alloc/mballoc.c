@@ -144,16 +144,22 @@ static void neighbour_goal(struct request *r)
 static void choose_goal(struct request *r)
 {
 	ext4_fsblk_t stream = atomic_load(&ext4_mb(r->r_sb)->mb_stream_goal);
+	ext4_fsblk_t home = ext4_inode_goal(r->r_inode);
 
 	neighbour_goal(r);
 	if (r->r_try_goal)
 		return;
-	if (r->r_stream && stream != 0)
+	r->r_goal = r->r_ar->ar_goal;
+	/* The caller knows a better place for just this block than the inode's. */
+	if (r->r_goal != 0 && r->r_goal != home) {
+		r->r_try_goal = r->r_goal < r->r_sb->s_blocks_count;
+		r->r_window_len -= r->r_ar->ar_logical - r->r_window;
+		r->r_window = r->r_ar->ar_logical;
+	} else if (r->r_stream && stream != 0) {
 		r->r_goal = stream;
-	else if (r->r_ar->ar_goal != 0)
-		r->r_goal = r->r_ar->ar_goal;
-	else
-		r->r_goal = ext4_inode_goal(r->r_inode);
+	} else {
+		r->r_goal = home;
+	}
 	r->r_goal = clamp_goal(r->r_sb, r->r_goal);
 }
 

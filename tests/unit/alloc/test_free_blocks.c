@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * test_free_blocks.c - what may be freed, when it may be used again, and FITRIM and statfs, which look at the same state.
+ *
+ * Invariants: (1) a wrong free changes nothing on the disk.
+ * Locking: none.
+ */
+#include "tests/unit/alloc/alloc_fixture.h"
+
+#include "util/crc32c.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static unsigned records(struct mb_group *g)
+{
+	struct ext4_buddy *b = ext4_buddy_new(g->g_buddy->b_blocks);
+	unsigned hidden;
+
+	/* All free; what the group hides makes holes. */
+	uint8_t *none = calloc(1, b->b_blocks / 8 + 1);
+
+	ext4_buddy_load(b, none);
+	ext4_mb_hide_pending(g, b);
+	hidden = b->b_blocks - b->b_free;
+	free(none);
+	ext4_buddy_free(b);
+	return hidden;
+}
+
+START_TEST(frees_of_one_transaction_are_merged_and_end_at_its_commit)
+{
+	struct ext4_mballoc *mb;
+	struct inode *inode;
+	ext4_fsblk_t block;
+	struct mb_group *g;
+	uint32_t len = 100;
+	struct mb_tx *tx;
+	struct fix f;
+	unsigned n = 0;
+	struct mb_free_rec *rec;
+	int err;
+
+	fix_open(&f, "-t ext4 -b 4096", 64 * MIB, 1);
+	fix_mount(&f);
+	mb = ext4_mb(f.sb);
+	inode = fix_file(&f, 0);
+	block = fix_alloc(&f, inode, &len, 0, &err);
+	ck_assert_int_eq(err, 0);
+	ck_assert_uint_eq(len, 100);
+	fix_commit(&f);
+	/* Even ones, then odd ones: in the end one range. */
+	for (uint32_t i = 0; i < len; i += 2)
+		ck_assert_int_eq(fix_free(&f, inode, block + i, 1), 0);
+	for (uint32_t i = 1; i < len; i += 2)
+		ck_assert_int_eq(fix_free(&f, inode, block + i, 1), 0);
+	tx = LIST_FIRST(&mb->mb_txs);
+	ck_assert_ptr_nonnull(tx);
+	TAILQ_FOREACH (rec, &tx->tx_recs, fr_link)
+		n++;
+	ck_assert_uint_eq(n, 1);
+	ck_assert_int_eq(atomic_load(&mb->mb_pending), 100);
+	g = ext4_mb_group_lock(f.sb, ext4_group_of_block(f.sb, block));
+	ck_assert_uint_eq(records(g), 100);
+	ck_assert(ext4_buddy_all_used(g->g_buddy, ext4_offset_in_group(f.sb, block), 100));
+	ext4_mb_group_unlock(g);
+	fix_commit(&f);
+	ck_assert(LIST_EMPTY(&mb->mb_txs));
+	ck_assert_int_eq(atomic_load(&mb->mb_pending), 0);
+	g = ext4_mb_group_lock(f.sb, ext4_group_of_block(f.sb, block));
+	ck_assert(ext4_buddy_all_free(g->g_buddy, ext4_offset_in_group(f.sb, block), 100));
+	ext4_mb_group_unlock(g);
+	iput(inode);
+	fix_close(&f);
+}
+END_TEST
+
+/* A free that must be refused as damage; the file system is then discarded. */
+static void expect_refused(ext4_fsblk_t (*which)(struct fix *f), uint64_t count)
+{
+	struct inode *inode;
+	handle_t *handle;
+	int64_t before;
+	struct fix f;
+
+	fix_open(&f, "-t ext4 -b 4096 -e continue", 64 * MIB, 1);
+	fix_mount(&f);
+	inode = fix_file(&f, 0);
+	before = atomic_load(&ext4_mb(f.sb)->mb_free);
+	handle = fix_start(&f);
+	ck_assert_int_eq(ext4_free_blocks(handle, inode, which(&f), count, 0), -EFSCORRUPTED);
+	(void)ext4_journal_stop(handle, 0);
+	ck_assert_int_eq(atomic_load(&ext4_mb(f.sb)->mb_free), before);
+	ck_assert_uint_gt(counter_read(&f.sb->s_stats.st_errors), 0);
+	iput(inode);
+	ext4_icache_shrink_all(f.sb);
+	ext4_alloc_exit(f.sb);
+	(void)ext4_put_super(f.sb);
+	/* Only the record of the error is new. */
+	ck_assert_int_le(testlib_fsck_args(f.image, "-fy"), 1);
+	blk_close(f.image);
+}
+
+static ext4_fsblk_t a_bitmap(struct fix *f)
+{
+	return ext4_block_bitmap(f->sb, ext4_get_group_info(f->sb, 0));
+}
+
+static ext4_fsblk_t the_last_block(struct fix *f)
+{
+	return f->sb->s_blocks_count - 1;
+}
+
+static ext4_fsblk_t a_free_block(struct fix *f)
+{
+	struct mb_group *g = ext4_mb_group_lock(f->sb, 0);
+	struct ext4_free_run run = ext4_buddy_next_run(g->g_buddy, 0, g->g_buddy->b_blocks);
+
+	ext4_mb_group_unlock(g);
+	ck_assert_uint_gt(run.fr_len, 0);
+	return ext4_mb_block(f->sb, g, run.fr_start);
+}
+
+START_TEST(freeing_metadata_is_refused)
+{
+	expect_refused(a_bitmap, 1);
+}
+END_TEST
+
+START_TEST(freeing_past_the_device_is_refused)
+{
+	expect_refused(the_last_block, 2);
+}
+END_TEST
+
+START_TEST(freeing_twice_is_refused)
+{
+	expect_refused(a_free_block, 1);
+}
+END_TEST
+
+START_TEST(blocks_of_several_groups_are_freed_in_one_call)
+{
+	struct ext4_allocation_request ar = {.ar_len = 6000};
+	struct inode *inode;
+	struct fix f;
+	int64_t before;
+	ext4_fsblk_t first;
+	handle_t *handle;
+	uint32_t got = 0;
+	int err;
+
+	fix_open(&f, "-t ext4 -b 1024 -O ^resize_inode -G 4 -g 4096 -N 64", 64 * MIB, 1);
+	fix_mount(&f);
+	inode = fix_file(&f, 0);
+	before = atomic_load(&ext4_mb(f.sb)->mb_free);
+	/* Groups 5, 6, 7 have no metadata of their own with flex_bg. */
+	first = ext4_group_first_block(f.sb, 5) + 2000;
+	while (got < 6000) {
+		ar.ar_inode = inode;
+		ar.ar_len = 6000 - got;
+		ar.ar_goal = first + got;
+		ar.ar_flags = EXT4_MB_HINT_DATA | EXT4_MB_HINT_NORMALIZE_OFF;
+		handle = fix_start(&f);
+		ck_assert_uint_eq(ext4_mb_new_blocks(handle, &ar, &err), first + got);
+		fix_stop(handle);
+		got += ar.ar_len;
+	}
+	ck_assert_int_eq(atomic_load(&ext4_mb(f.sb)->mb_free), before - 6000);
+	ck_assert_uint_eq(atomic_load(&inode->i_blocks), 6000 * 2);
+	ck_assert_int_eq(fix_free(&f, inode, first, 6000), 0);
+	ck_assert_uint_eq(atomic_load(&inode->i_blocks), 0);
+	fix_commit(&f);
+	ck_assert_int_eq(atomic_load(&ext4_mb(f.sb)->mb_free), before);
+	fix_check_accounts(&f);
+	iput(inode);
+	fix_close(&f);
+}
+END_TEST
+
+/* ---- FITRIM ---- */
+
+START_TEST(trim_discards_free_blocks_only)
+{
+	uint64_t trimmed = 0;
+	struct inode *inode;
+	uint8_t *data;
+	struct fix f;
+	uint32_t len = 50;
+	ext4_fsblk_t block;
+	int err;
+
+	fix_open(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	fix_mount(&f);
+	ck_assert(f.sb->s_dev->bd_discard);
+	inode = fix_file(&f, 0);
+	block = fix_alloc(&f, inode, &len, 0, &err);
+	ck_assert_int_eq(err, 0);
+	data = mem_data(f.image);
+	memset(data + block * 4096, 0xa5, (size_t)(len + 3) * 4096);
+	ck_assert_int_eq(ext4_trim_fs(f.sb, 0, UINT64_MAX, 0, &trimmed), 0);
+	ck_assert_int_eq((int64_t)trimmed, atomic_load(&ext4_mb(f.sb)->mb_free));
+	ck_assert_uint_eq(data[block * 4096], 0xa5);
+	ck_assert_uint_eq(data[(block + len) * 4096 - 1], 0xa5);
+	ck_assert_uint_eq(data[(block + len) * 4096], 0);
+	ck_assert_int_eq(ext4_trim_fs(f.sb, block, len, 0, &trimmed), 0);
+	ck_assert_uint_eq(trimmed, 0);
+	ck_assert_int_eq(ext4_trim_fs(f.sb, f.sb->s_blocks_count, 1, 0, &trimmed), -EINVAL);
+	ck_assert_int_eq(ext4_trim_fs(f.sb, 0, UINT64_MAX, 100000, &trimmed), -EINVAL);
+	ck_assert_int_eq(fix_free(&f, inode, block, len), 0);
+	/* Not committed: not discarded. */
+	ck_assert_int_eq(ext4_trim_fs(f.sb, block, len, 0, &trimmed), 0);
+	ck_assert_uint_eq(trimmed, 0);
+	fix_commit(&f);
+	ck_assert_int_eq(ext4_trim_fs(f.sb, block, len, 0, &trimmed), 0);
+	ck_assert_uint_eq(trimmed, len);
+	iput(inode);
+	fix_close(&f);
+}
+END_TEST
+
+START_TEST(trim_respects_the_smallest_run)
+{
+	uint64_t all = 0, long_ones = 0;
+	struct fix f;
+
+	fix_open(&f, "-t ext4 -b 1024 -g 1024 -O ^resize_inode", 16 * MIB, 0);
+	fix_mount(&f);
+	ck_assert_int_eq(ext4_trim_fs(f.sb, 0, UINT64_MAX, 1, &all), 0);
+	ck_assert_int_eq(ext4_trim_fs(f.sb, 0, UINT64_MAX, 1000, &long_ones), 0);
+	ck_assert_uint_gt(long_ones, 0);
+	ck_assert_uint_lt(long_ones, all);
+	fix_close(&f);
+}
+END_TEST
+
+/* ---- statfs and the counters at mount ---- */
+
+static uint64_t debugfs_stat(struct fix *f, const char *label)
+{
+	char *text = testlib_debugfs(f->image, "show_super_stats -h");
+	char *line = strstr(text, label);
+	uint64_t value;
+
+	ck_assert_ptr_nonnull(line);
+	value = strtoull(strchr(line, ':') + 1, NULL, 10);
+	free(text);
+	return value;
+}
+
+static void check_space(const char *args)
+{
+	struct ext4_space sp;
+	uint64_t blocks, free_blocks, reserved, overhead;
+	struct fix f;
+
+	fix_open(&f, args, 64 * MIB, 0);
+	blocks = debugfs_stat(&f, "Block count");
+	free_blocks = debugfs_stat(&f, "Free blocks");
+	reserved = debugfs_stat(&f, "Reserved block count");
+	overhead = debugfs_stat(&f, "Overhead clusters");
+	fix_mount(&f);
+	ext4_space(f.sb, &sp);
+	ck_assert_uint_eq(sp.sp_free, free_blocks);
+	ck_assert_uint_eq(sp.sp_blocks, blocks - overhead);
+	ck_assert_uint_eq(sp.sp_avail, free_blocks - reserved - ext4_mb(f.sb)->mb_pool);
+	ck_assert_uint_eq(sp.sp_inodes, debugfs_stat(&f, "Inode count"));
+	ck_assert_uint_eq(sp.sp_free_inodes, debugfs_stat(&f, "Free inodes"));
+	/* Computed it is the same. */
+	f.sb->s_es->s_overhead_clusters = 0;
+	atomic_store(&ext4_mb(f.sb)->mb_overhead, 0);
+	ext4_space(f.sb, &sp);
+	ck_assert_uint_eq(sp.sp_blocks, blocks - overhead);
+	f.sb->s_es->s_overhead_clusters = cpu_to_le32((uint32_t)overhead);
+	fix_close(&f);
+}
+
+START_TEST(statfs_agrees_with_e2fsprogs)
+{
+	check_space("-t ext4 -b 4096");
+	check_space("-t ext4 -b 1024");
+	check_space("-t ext4 -b 1024 -O ^flex_bg,^sparse_super,^resize_inode");
+}
+END_TEST
+
+START_TEST(after_an_unclean_unmount_the_descriptors_are_summed)
+{
+	int64_t blocks, inodes;
+	struct fix f;
+
+	fix_open(&f, "-t ext4 -b 1024", 32 * MIB, 0);
+	fix_mount(&f);
+	blocks = atomic_load(&ext4_mb(f.sb)->mb_free);
+	inodes = atomic_load(&ext4_mb(f.sb)->mb_free_inodes);
+	fix_umount(&f);
+	free(testlib_debugfs(f.image, "stats"));
+	{
+		/* Wrong counters, and not cleanly unmounted. */
+		struct ext2_super_block *es = (void *)((uint8_t *)mem_data(f.image) + 1024);
+
+		es->s_state &= cpu_to_le16((uint16_t)~EXT2_VALID_FS);
+		es->s_free_blocks_count = cpu_to_le32(7);
+		es->s_free_inodes_count = cpu_to_le32(9);
+		es->s_checksum =
+			cpu_to_le32(crc32c(~0u, es, offsetof(struct ext2_super_block, s_checksum)));
+	}
+	fix_mount(&f);
+	ck_assert_int_eq(atomic_load(&ext4_mb(f.sb)->mb_free), blocks);
+	ck_assert_int_eq(atomic_load(&ext4_mb(f.sb)->mb_free_inodes), inodes);
+	fix_umount(&f);
+	ck_assert_int_eq(testlib_fsck_args(f.image, "-fp"), 0);
+	blk_close(f.image);
+}
+END_TEST
+
+int main(void)
+{
+	return RUN_TESTS(
+		"alloc/free_blocks", frees_of_one_transaction_are_merged_and_end_at_its_commit,
+		freeing_metadata_is_refused, freeing_past_the_device_is_refused,
+		freeing_twice_is_refused, blocks_of_several_groups_are_freed_in_one_call,
+		trim_discards_free_blocks_only, trim_respects_the_smallest_run,
+		statfs_agrees_with_e2fsprogs, after_an_unclean_unmount_the_descriptors_are_summed);
+}
