@@ -109,6 +109,7 @@ journal_t *jbd2_journal_init(const struct jbd2_params *params)
 	jbd2_set_times(j, params->jp_commit_interval_ms, params->jp_min_batch_us,
 		       params->jp_max_batch_us);
 	set_sequences(j, 1);
+	jbd2_set_layout(j);
 	if (j->j_log_dev != NULL) {
 		j->j_params.jp_extents = params->jp_extents;
 		err = init_log(j);

@@ -198,12 +198,41 @@ static int sum_group(struct recovery *r)
 	return 0;
 }
 
+static bool is_async(const journal_t *j)
+{
+	return jbd2_has_incompat(j, JBD2_FEATURE_INCOMPAT_ASYNC_COMMIT);
+}
+
+/*
+ * With async commit the commit block proves nothing about the blocks before it: look at every one.
+ * The kernel and e2fsck do not, and refuse a log whose last transaction was cut that way.
+ */
+static enum step verify_group(struct recovery *r)
+{
+	struct tag_walk tw;
+	struct jbd2_tag tag;
+
+	tags_begin(&tw, r->r_journal, r->r_block);
+	while (!r->r_suspect && tags_next(&tw, &tag)) {
+		const uint8_t *data;
+
+		if (r->r_walked >= log_blocks(r->r_journal) || read_next(r, &data) != 0)
+			return STEP_END;
+		if (!jbd2_data_csum_ok(r->r_journal, r->r_tid, data, tag.tg_csum))
+			r->r_suspect = true;
+	}
+	/* Whether the commit block is there makes no difference any more. */
+	return r->r_suspect ? STEP_END : STEP_ON;
+}
+
 static enum step scan_descriptor(struct recovery *r)
 {
 	journal_t *j = r->r_journal;
 
 	if (!jbd2_tail_csum_ok(j, r->r_block))
 		r->r_suspect = true;
+	if (is_async(j) && jbd2_has_csum_v2or3(j))
+		return verify_group(r);
 	if (!jbd2_has_compat_csum(j) || r->r_end_known) {
 		advance(r, count_tags(j, r->r_block));
 		return STEP_ON;
@@ -237,7 +266,7 @@ static int scan_bad_commit(struct recovery *r, enum step *step)
 {
 	end_at(r, r->r_tid);
 	/* With async commit the commit block may be on disk before the rest: not an error by itself. */
-	if (!jbd2_has_incompat(r->r_journal, JBD2_FEATURE_INCOMPAT_ASYNC_COMMIT)) {
+	if (!is_async(r->r_journal)) {
 		r->r_failed = r->r_tid;
 		r->r_has_failed = true;
 		*step = STEP_END;
@@ -252,11 +281,11 @@ static int scan_commit(struct recovery *r, enum step *step)
 	uint64_t sec = get_be64(r->r_block + offsetof(struct jbd2_commit_disk, h_commit_sec_hi));
 
 	if (r->r_suspect) {
-		if (sec >= r->r_commit_sec) {
+		if (sec >= r->r_commit_sec && !is_async(r->r_journal)) {
 			log_err("journal: bad checksum in transaction %" PRIu32, r->r_tid);
 			return -EFSBADCRC;
 		}
-		/* Older than what came before: a leftover that only looks like the next one. */
+		/* Older than what came before: a leftover that only looks like the next one. Async: cut. */
 		*step = STEP_END;
 		return 0;
 	}
