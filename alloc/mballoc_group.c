@@ -354,11 +354,11 @@ int ext4_mb_groups_init(struct ext4_mballoc *mb)
 	mutex_init(&mb->mb_lru_lock, LOCK_RANK_LEAF);
 	TAILQ_INIT(&mb->mb_lru);
 	mb->mb_max_buddies = MAX_BUDDIES;
-	mb->mb_known = calloc(words, sizeof(uint32_t));
+	mb->mb_known = calloc(words, sizeof(*mb->mb_known));
 	if (mb->mb_known == NULL)
 		return -ENOMEM;
 	for (unsigned o = 0; o < EXT4_BUDDY_ORDERS; o++) {
-		mb->mb_lacks[o] = calloc(words, sizeof(uint32_t));
+		mb->mb_lacks[o] = calloc(words, sizeof(*mb->mb_lacks[o]));
 		if (mb->mb_lacks[o] == NULL)
 			return -ENOMEM;
 	}

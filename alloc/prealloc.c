@@ -256,8 +256,10 @@ static struct mb_pa *pop_pa(struct ext4_mballoc *mb, struct ext4_inode_alloc *ia
 
 	mutex_lock(&mb->mb_pa_lock);
 	pa = ia != NULL ? TAILQ_FIRST(&ia->ia_pas) : TAILQ_FIRST(&mb->mb_pa_lru);
-	if (pa != NULL)
+	if (pa != NULL) {
+		ASSERT(ia == NULL || pa->pa_ia == ia);
 		unlink_pa(mb, pa);
+	}
 	mutex_unlock(&mb->mb_pa_lock);
 	return pa;
 }

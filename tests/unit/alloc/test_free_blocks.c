@@ -153,8 +153,8 @@ START_TEST(blocks_of_several_groups_are_freed_in_one_call)
 	fix_mount(&f);
 	inode = fix_file(&f, 0);
 	before = atomic_load(&ext4_mb(f.sb)->mb_free);
-	/* Groups 5, 6, 7 have no metadata of their own with flex_bg. */
-	first = ext4_group_first_block(f.sb, 5) + 2000;
+	/* Groups 13 and 14 have no metadata with flex_bg. */
+	first = ext4_group_first_block(f.sb, 13) + 2000;
 	while (got < 6000) {
 		ar.ar_inode = inode;
 		ar.ar_len = 6000 - got;
@@ -307,7 +307,9 @@ START_TEST(after_an_unclean_unmount_the_descriptors_are_summed)
 	ck_assert_int_eq(atomic_load(&ext4_mb(f.sb)->mb_free), blocks);
 	ck_assert_int_eq(atomic_load(&ext4_mb(f.sb)->mb_free_inodes), inodes);
 	fix_umount(&f);
-	ck_assert_int_eq(testlib_fsck_args(f.image, "-fp"), 0);
+	/* It was not clean before, and only e2fsck says that it is. */
+	ck_assert_int_le(testlib_fsck_args(f.image, "-fp"), 1);
+	ck_assert_int_eq(testlib_fsck(f.image), 0);
 	blk_close(f.image);
 }
 END_TEST
