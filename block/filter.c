@@ -30,6 +30,9 @@ struct filter_kind {
 
 static const struct filter_kind kinds[] = {
 	{"log", log_filter_open, true},
+	{"fault", fault_filter_open, false},
+	{"model", model_filter_open, false},
+	{"raid5", raid5_filter_open, false},
 };
 
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
@@ -146,7 +149,8 @@ static int parse_one(struct filter_spec *fs, const char *text, size_t len)
 		*colon = '\0';
 	fs->fs_kind[fs->fs_n] = find_kind(fa->fa_name);
 	if (fs->fs_kind[fs->fs_n] == NULL) {
-		log_err("blk=: unknown filter \"%s\"", fa->fa_name);
+		log_err("blk=: unknown filter \"%s\" (known: log, fault, model, raid5)",
+			fa->fa_name);
 		return -EINVAL;
 	}
 	if (colon == NULL)
