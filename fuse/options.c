@@ -112,13 +112,6 @@ static int set_bool_value(struct mount_options *mo, const struct option_desc *od
 	return 0;
 }
 
-static int set_enum(struct mount_options *mo, const struct option_desc *od, const char *value)
-{
-	(void)value;
-	*(int *)field(mo, od) = (int)od->od_arg;
-	return 0;
-}
-
 static int set_unsigned(struct mount_options *mo, const struct option_desc *od, const char *value)
 {
 	uint64_t v;
