@@ -23,10 +23,10 @@
 
 #define REMOVE_GROUPS 6u /* groups that a step can touch at least: one extent at 1 KiB blocks */
 
-/* Credits of a step besides those of the groups: the way to the leaf, index nodes freed, a split at each level, the inode. */
+/* Credits of a step besides those of the groups: the way to the leaf, index nodes freed, a split at each level, the inode, blocks of revoke records. */
 static unsigned fixed_credits(unsigned depth)
 {
-	return depth * 4 + (depth + 1) * 3 + 2;
+	return depth * 4 + (depth + 1) * 3 + 1 + EXT4_FREE_REVOKE_CREDITS;
 }
 
 /* What one step takes out. */

@@ -8,6 +8,9 @@
 #define EXT4_FREE_RUNS 64	  /* runs of one step */
 #define EXT4_FREE_META_BLOCKS 256 /* blocks of one step where each needs a revoke record */
 
+/* Blocks that hold the revoke records of a step, at 1 KiB and 8 bytes each. */
+#define EXT4_FREE_REVOKE_CREDITS 3u
+
 struct ext4_free_runs {
 	unsigned fr_groups; /* groups that may still be touched */
 	uint64_t fr_blocks; /* blocks that may still be freed */

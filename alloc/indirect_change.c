@@ -21,9 +21,10 @@
 #include "ext4/jbd2_glue.h"
 #include "ext4/super.h"
 
-#define IND_NODES 3	  /* indirect blocks on a way */
-#define REMOVE_GROUPS 6u  /* groups that a step can touch at least */
-#define FIXED_CREDITS 14u /* arrays, indirect blocks freed with bitmap and descriptor, inode */
+#define IND_NODES 3	 /* indirect blocks on a way */
+#define REMOVE_GROUPS 6u /* groups that a step can touch at least */
+/* Arrays, indirect blocks freed with bitmap and descriptor, inode, blocks of revoke records. */
+#define FIXED_CREDITS (13u + EXT4_FREE_REVOKE_CREDITS)
 
 static uint32_t array_slots(const struct inode *inode, int level)
 {
