@@ -129,9 +129,12 @@ static const struct uring_slab *find_slab_locked(const struct uring_dev *ur,
 {
 	uintptr_t addr = (uintptr_t)iov->iov_base;
 	unsigned n = slabs_upto_locked(ur, addr);
-	const struct uring_slab *sl = &ur->ur_slab[n - 1];
+	const struct uring_slab *sl;
 
-	if (n == 0 || addr - sl->sl_start >= sl->sl_len)
+	if (n == 0)
+		return NULL;
+	sl = &ur->ur_slab[n - 1];
+	if (addr - sl->sl_start >= sl->sl_len)
 		return NULL;
 	return iov->iov_len <= sl->sl_len - (addr - sl->sl_start) ? sl : NULL;
 }

@@ -413,7 +413,7 @@ static void *hammer(void *arg)
 	struct prng p;
 
 	prng_seed(&p, *(uint64_t *)arg);
-	for (unsigned i = 0; i < 20000; i++) {
+	for (unsigned i = 0; i < 5000; i++) {
 		uint64_t b = prng_below(&p, 600);
 		struct buffer_head *bh;
 
