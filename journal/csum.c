@@ -19,15 +19,25 @@
 
 #define CRC32_BE_POLY 0x04c11db7U
 
+static uint32_t crc32_table[256]; /* [const after start] */
+
+__attribute__((constructor)) static void init_crc32_table(void)
+{
+	for (uint32_t i = 0; i < 256; i++) {
+		uint32_t crc = i << 24;
+
+		for (unsigned bit = 0; bit < 8; bit++)
+			crc = crc << 1 ^ ((crc >> 31) != 0 ? CRC32_BE_POLY : 0);
+		crc32_table[i] = crc;
+	}
+}
+
 uint32_t jbd2_crc32_be(uint32_t crc, const void *data, size_t len_bytes)
 {
 	const uint8_t *p = data;
 
-	for (size_t i = 0; i < len_bytes; i++) {
-		crc ^= (uint32_t)p[i] << 24;
-		for (unsigned bit = 0; bit < 8; bit++)
-			crc = crc << 1 ^ ((crc >> 31) != 0 ? CRC32_BE_POLY : 0);
-	}
+	for (size_t i = 0; i < len_bytes; i++)
+		crc = crc << 8 ^ crc32_table[crc >> 24 ^ p[i]];
 	return crc;
 }
 
