@@ -53,7 +53,7 @@ START_TEST(every_kind_mounts_changes_and_is_clean)
 {
 	struct test_fs t;
 
-	fx_make(&t, variants[_i], 48 * MIB, NULL);
+	fx_make(&t, variants[_i], 24 * MIB, NULL);
 	ck_assert_msg(fx_mount(&t) == 0, "%s", variants[_i]);
 	ck_assert(!sb_rdonly(t.t_sb));
 	set_root_mode(t.t_sb, 01711);
@@ -76,7 +76,7 @@ START_TEST(read_only_mount_writes_nothing)
 	struct test_fs t;
 	struct blkdev *before;
 
-	fx_make(&t, variants[_i], 48 * MIB, NULL);
+	fx_make(&t, variants[_i], 24 * MIB, NULL);
 	before = testlib_clone(t.t_disk);
 	t.t_opts.o_read_only = true;
 	ck_assert_int_eq(fx_mount(&t), 0);
@@ -84,7 +84,7 @@ START_TEST(read_only_mount_writes_nothing)
 	iput(ext4_iget(t.t_sb, EXT4_ROOT_INO, EXT4_IGET_NORMAL));
 	ck_assert_int_eq(PTR_ERR(ext4_journal_start_sb(t.t_sb, HT_MISC, 1, 0)), -EROFS);
 	ck_assert_int_eq(fx_umount(&t), 0);
-	ck_assert_int_eq(memcmp(mem_data(before), mem_data(t.t_disk), 48 * MIB), 0);
+	ck_assert_int_eq(memcmp(mem_data(before), mem_data(t.t_disk), 24 * MIB), 0);
 	blk_close(before);
 	fx_free(&t);
 }
@@ -96,7 +96,7 @@ START_TEST(superblock_is_marked_while_mounted)
 	const struct ext2_super_block *es;
 	uint16_t mounts;
 
-	fx_make(&t, "-t ext4 -O orphan_file", 48 * MIB, NULL);
+	fx_make(&t, "-t ext4 -O orphan_file", 24 * MIB, NULL);
 	es = fx_super(&t);
 	mounts = le16_to_cpu(es->s_mnt_count);
 	t.t_opts.o_mount_point = "/where/it/is";
@@ -121,7 +121,7 @@ START_TEST(without_a_log_the_state_is_not_valid_while_mounted)
 	struct test_fs t;
 	const struct ext2_super_block *es;
 
-	fx_make(&t, "-t ext4 -O ^has_journal", 48 * MIB, NULL);
+	fx_make(&t, "-t ext4 -O ^has_journal", 24 * MIB, NULL);
 	es = fx_super(&t);
 	ck_assert_int_eq(fx_mount(&t), 0);
 	ck_assert(!jbd2_has_log(t.t_sb->s_journal));
@@ -145,7 +145,7 @@ START_TEST(counters_come_from_the_hook)
 	uint32_t blocks, inodes;
 	handle_t *handle;
 
-	fx_make(&t, "-t ext4", 48 * MIB, NULL);
+	fx_make(&t, "-t ext4", 24 * MIB, NULL);
 	es = fx_super(&t);
 	blocks = le32_to_cpu(es->s_free_blocks_count);
 	inodes = le32_to_cpu(es->s_free_inodes_count);
@@ -170,7 +170,7 @@ START_TEST(remount_cleans_and_marks_again)
 	struct test_fs t;
 	const struct ext2_super_block *es;
 
-	fx_make(&t, "-t ext4", 48 * MIB, NULL);
+	fx_make(&t, "-t ext4", 24 * MIB, NULL);
 	es = fx_super(&t);
 	ck_assert_int_eq(fx_mount(&t), 0);
 	set_root_mode(t.t_sb, 0700);
@@ -193,7 +193,7 @@ START_TEST(read_only_mount_can_become_writable)
 {
 	struct test_fs t;
 
-	fx_make(&t, _i == 0 ? "-t ext4" : "-t ext4 -O orphan_file", 48 * MIB, NULL);
+	fx_make(&t, _i == 0 ? "-t ext4" : "-t ext4 -O orphan_file", 24 * MIB, NULL);
 	t.t_opts.o_read_only = true;
 	ck_assert_int_eq(fx_mount(&t), 0);
 	ck_assert_int_eq(ext4_remount_rw(t.t_sb), 0);
@@ -209,7 +209,7 @@ START_TEST(freeze_leaves_a_clean_disk)
 {
 	struct test_fs t;
 
-	fx_make(&t, "-t ext4", 48 * MIB, NULL);
+	fx_make(&t, "-t ext4", 24 * MIB, NULL);
 	ck_assert_int_eq(fx_mount(&t), 0);
 	set_root_mode(t.t_sb, 0700);
 	ck_assert_int_eq(ext4_freeze(t.t_sb), 0);
@@ -231,7 +231,7 @@ START_TEST(shutdown_stops_everything)
 	struct test_fs t;
 	struct inode *root;
 
-	fx_make(&t, "-t ext4", 48 * MIB, NULL);
+	fx_make(&t, "-t ext4", 24 * MIB, NULL);
 	ck_assert_int_eq(fx_mount(&t), 0);
 	set_root_mode(t.t_sb, 0700);
 	ck_assert_int_eq(ext4_shutdown(t.t_sb, (unsigned)_i), 0);
@@ -252,7 +252,7 @@ START_TEST(simulations_have_no_threads)
 {
 	struct test_fs t;
 
-	fx_make(&t, "-t ext4", 48 * MIB, NULL);
+	fx_make(&t, "-t ext4", 24 * MIB, NULL);
 	t.t_opts.o_manual_commit = true;
 	ck_assert_int_eq(fx_mount(&t), 0);
 	ck_assert_ptr_null(t.t_sb->s_wq);
@@ -267,7 +267,7 @@ START_TEST(another_superblock_serves_to_read)
 {
 	struct test_fs t;
 
-	fx_make(&t, "-t ext4 -b 1024", 48 * MIB, NULL);
+	fx_make(&t, "-t ext4 -b 1024", 24 * MIB, NULL);
 	memset(fx_super(&t), 0xee, 1024);
 	fx_log_reset();
 	ck_assert_int_eq(fx_mount(&t), -EINVAL);
@@ -285,7 +285,7 @@ START_TEST(async_commit_needs_writeback_data)
 {
 	struct test_fs t;
 
-	fx_make(&t, "-t ext4", 48 * MIB, NULL);
+	fx_make(&t, "-t ext4", 24 * MIB, NULL);
 	fx_log_reset();
 	t.t_opts.o_async_commit = true;
 	ck_assert_int_eq(fx_mount(&t), -EINVAL);
