@@ -172,13 +172,24 @@ static int fill_new_inode(handle_t *handle, struct creation *c)
 	return err;
 }
 
-static int create_in_handle(handle_t *handle, struct creation *c)
+/* The name as the allocator wants it: it spreads top level directories by it. */
+static struct inode *new_inode(handle_t *handle, const struct creation *c)
 {
 	struct ext4_cred cred = ns_ext4_cred(c->c_new->nn_cred);
-	struct inode *inode;
+	char name[NS_NAME_MAX + 1] = "";
+
+	if (S_ISDIR(c->c_acl.ai_mode)) {
+		memcpy(name, c->c_new->nn_name, c->c_new->nn_len);
+		name[c->c_new->nn_len] = '\0';
+	}
+	return ext4_new_inode(handle, c->c_dir, c->c_acl.ai_mode, &cred, name);
+}
+
+static int create_in_handle(handle_t *handle, struct creation *c)
+{
+	struct inode *inode = new_inode(handle, c);
 	int err;
 
-	inode = ext4_new_inode(handle, c->c_dir, c->c_acl.ai_mode, &cred, NULL);
 	if (IS_ERR(inode))
 		return PTR_ERR(inode);
 	c->c_inode = inode;

@@ -13,7 +13,6 @@
 #include "util/assert.h"
 #include "util/time.h"
 
-#define NAME_MAX_BYTES 255u
 #define RELATIME_SECONDS (24 * 60 * 60)
 
 /* ---- Names ---- */
@@ -22,7 +21,7 @@ int ns_check_name(const char *name, size_t len)
 {
 	if (len == 0)
 		return -ENOENT;
-	if (len > NAME_MAX_BYTES)
+	if (len > NS_NAME_MAX)
 		return -ENAMETOOLONG;
 	if (memchr(name, '/', len) != NULL || memchr(name, '\0', len) != NULL)
 		return -EINVAL;

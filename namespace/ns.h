@@ -13,6 +13,7 @@
 /* Most hard links of a file; directories go on with a count of 1 where dir_nlink allows it. */
 #define EXT4_LINK_MAX 65000u
 
+#define NS_NAME_MAX 255u
 /* 0, -ENOENT (empty), -ENAMETOOLONG, -EINVAL ('/' or a zero byte in it). */
 int ns_check_name(const char *name, size_t len);
 /* "." or "..". */
