@@ -76,15 +76,15 @@ static uint64_t pick(struct prng *p, int kind)
 	return kinds[kind].low + prng_below(p, 12) * 7;
 }
 
-/* One jw: writes, revokes or both; without a commit block if `torn`. */
+/* One jw: writes or revokes; without a commit block if `torn`. */
 static size_t add_transaction(char *out, size_t room, struct prng *p, int kind, bool torn)
 {
-	unsigned writes = (unsigned)prng_below(p, 5);
-	unsigned revokes = (unsigned)prng_below(p, 3);
+	/* One or the other: debugfs leaves the commit block out when it is given both. */
+	bool write = prng_chance(p, 2, 3);
+	unsigned writes = write ? (unsigned)prng_range(p, 1, 5) : 0;
+	unsigned revokes = write ? 0 : (unsigned)prng_range(p, 1, 3);
 	size_t n = (size_t)snprintf(out, room, "jw%s", torn ? " -c" : "");
 
-	if (writes == 0 && revokes == 0)
-		writes = 1;
 	for (unsigned i = 0; i < writes; i++)
 		n += (size_t)snprintf(out + n, room - n, "%s%llu", i == 0 ? " -b " : ",",
 				      (unsigned long long)pick(p, kind) + i);
