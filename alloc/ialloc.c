@@ -12,11 +12,12 @@
  * inode back, and the new one must not be found in its place.
  *
  * Inode table: with descriptor checksums the blocks past bg_itable_unused may hold anything. Numbers are used in order, so a
- * block comes into use by its first slot: it is zeroed without being read. Every other new inode zeroes its slot, which may hold the
- * attributes of a dead one.
+ * block comes into use by its first slot: it starts as zeros and is not read. The slot itself, which may hold the attributes of a dead
+ * inode, is zeroed by ext4_mark_inode_dirty().
  *
  * Invariants: (1) a number is given out once: its bit is clear and it is not busy, seen and changed under one hold of the locks. (2) No number below
- * g_inode_hint is free. (3) A slot that comes into use holds zeros before the inode is written.
+ * g_inode_hint is free. (3) No block of the table is
+ * read for its first inode.
  * Locking: the bitmap's content lock, then bg_lock (struct mb_edit).
  */
 #include "alloc/mballoc_internal.h"
@@ -378,37 +379,29 @@ static int clear_number(handle_t *handle, struct super_block *sb, struct mb_grou
 
 /* ---- The inode table ---- */
 
-/* Zero the slot of the new inode, within the handle. */
-static int zero_slot(const struct creation *c)
+/*
+ * The slot is the first of a table block that was never used: its buffer becomes zeros, unless somebody has read the block meanwhile, whose
+ * rubbish is as good, since each new inode starts from a zeroed slot.
+ */
+static int start_table_block(const struct creation *c)
 {
 	struct super_block *sb = c->c_sb;
 	struct ext4_group_info *gi = ext4_get_group_info(sb, c->c_group);
-	ext4_fsblk_t block;
 	struct buffer_head *bh;
-	int err;
 
 	if (IS_ERR(gi))
 		return PTR_ERR(gi);
-	block = ext4_inode_table(sb, gi) + c->c_bit / sb->s_inodes_per_block;
-	bh = c->c_fresh_block ? bh_get(sb->s_bcache, block) : bh_read(sb->s_bcache, block);
+	bh = bh_get(sb->s_bcache, ext4_inode_table(sb, gi) + c->c_bit / sb->s_inodes_per_block);
 	if (IS_ERR(bh))
-		return ext4_std_error(sb, __func__, PTR_ERR(bh));
+		return PTR_ERR(bh);
 	lock_buffer(bh);
 	if (!bh_test(bh, BH_UPTODATE)) {
 		memset(bh->b_data, 0, bh->b_size);
 		bh_set(bh, BH_UPTODATE);
 	}
 	unlock_buffer(bh);
-	err = ext4_journal_get_write_access(c->c_handle, bh);
-	if (err == 0) {
-		lock_buffer(bh);
-		memset(bh->b_data + c->c_bit % sb->s_inodes_per_block * sb->s_inode_size, 0,
-		       sb->s_inode_size);
-		unlock_buffer(bh);
-		err = ext4_handle_dirty_metadata(c->c_handle, NULL, bh);
-	}
 	bh_put(bh);
-	return err;
+	return 0;
 }
 
 /* ---- The new inode ---- */
@@ -449,25 +442,12 @@ static void set_owner(const struct creation *c, struct inode *inode)
 	}
 }
 
-static uint32_t csum_seed(const struct super_block *sb, const struct inode *inode)
-{
-	uint32_t ino = cpu_to_le32(inode->i_ino);
-	uint32_t generation = cpu_to_le32(inode->i_generation);
-	uint32_t seed;
-
-	if (!ext4_has_metadata_csum(sb))
-		return 0;
-	seed = crc32c(sb->s_csum_seed, &ino, sizeof(ino));
-	return crc32c(seed, &generation, sizeof(generation));
-}
-
 static void fill_inode(const struct creation *c, struct inode *inode)
 {
 	struct super_block *sb = c->c_sb;
 
 	set_owner(c, inode);
-	inode->i_generation = new_generation(sb);
-	inode->i_csum_seed = csum_seed(sb, inode);
+	ext4_inode_set_generation(inode, new_generation(sb));
 	inode->i_flags = new_flags(c);
 	inode->i_atime = ext4_clamp_time(inode, now_coarse());
 	inode->i_mtime = inode->i_atime;
@@ -516,14 +496,16 @@ struct inode *ext4_new_inode(handle_t *handle, struct inode *dir, uint16_t mode,
 
 	if (err != 0)
 		return ERR_PTR(err);
-	err = zero_slot(&c);
-	if (err != 0) {
-		untake_number(&c);
-		return ERR_PTR(err);
-	}
-	inode = ext4_inode_new(sb, c.c_group * sb->s_inodes_per_group + c.c_bit + 1);
+	if (c.c_fresh_block)
+		err = start_table_block(&c);
+	inode = err != 0 ? ERR_PTR(err)
+			 : ext4_inode_new(sb, c.c_group * sb->s_inodes_per_group + c.c_bit + 1);
 	if (IS_ERR(inode)) {
-		untake_number(&c);
+		/* In use in memory: the bit is right now, it was wrong before. */
+		if (PTR_ERR(inode) == -EFSCORRUPTED)
+			count_inodes(sb, 1, S_ISDIR(mode));
+		else
+			untake_number(&c);
 		return inode;
 	}
 	fill_inode(&c, inode);

@@ -81,9 +81,9 @@ static uint32_t goal_offset(const struct mb_search *s, ext4_group_t group)
 }
 
 /*
- * May this group's bitmap be read now, if it has to be? Groups that are known, or cost no I/O, are free.
+ * May this group's bitmap be read now, if it has to be? Groups that are known, or cost no I/O, are free. all: yes, unless its count says that it is no use.
  */
-static bool may_look(struct mb_search *s, ext4_group_t group)
+static bool may_look(struct mb_search *s, ext4_group_t group, unsigned order, bool all)
 {
 	struct mb_group *g;
 	uint32_t free_blocks;
@@ -94,6 +94,11 @@ static bool may_look(struct mb_search *s, ext4_group_t group)
 	g = ext4_mb_group_get(s->s_sb, group);
 	if (IS_ERR(g))
 		return false;
+	/* The descriptor was read just now: is there still hope? */
+	if (ext4_mb_next_group(ext4_mb(s->s_sb), order, group, group + 1, false) != group)
+		return false;
+	if (all)
+		return true;
 	if ((ext4_bg_flags(s->s_sb, g->g_info) & EXT2_BG_BLOCK_UNINIT) != 0)
 		return true;
 	if (s->s_loads < NEAR_LOADS) {
@@ -163,7 +168,7 @@ static bool walk_next(struct walk *w, ext4_group_t *group)
 			continue;
 		}
 		w->w_next = found + 1;
-		if (w->w_all || may_look(w->w_s, found)) {
+		if (may_look(w->w_s, found, w->w_order, w->w_all)) {
 			w->w_left--;
 			*group = found;
 			return true;

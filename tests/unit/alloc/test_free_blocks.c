@@ -138,6 +138,41 @@ START_TEST(freeing_twice_is_refused)
 }
 END_TEST
 
+START_TEST(after_an_abort_nothing_pending_is_given_out_and_exit_does_not_wait)
+{
+	struct inode *inode;
+	ext4_fsblk_t block;
+	struct mb_group *g;
+	uint32_t len = 10;
+	struct fix f;
+	int err;
+
+	for (unsigned threads = 0; threads < 2; threads++) {
+		fix_open(&f, "-t ext4 -b 4096 -e continue", 64 * MIB, 1);
+		f.threads = threads != 0;
+		fix_mount(&f);
+		inode = fix_file(&f, 0);
+		len = 10;
+		block = fix_alloc(&f, inode, &len, 0, &err);
+		ck_assert_int_eq(err, 0);
+		fix_commit(&f);
+		ck_assert_int_eq(fix_free(&f, inode, block, len), 0);
+		jbd2_journal_abort(f.sb->s_journal, -EIO);
+		(void)jbd2_journal_force_commit(f.sb->s_journal);
+		g = ext4_mb_group_get(f.sb, ext4_group_of_block(f.sb, block));
+		mutex_lock(&g->g_info->bg_lock);
+		ck_assert(ext4_buddy_all_used(g->g_buddy, ext4_offset_in_group(f.sb, block), len));
+		mutex_unlock(&g->g_info->bg_lock);
+		iput(inode);
+		ext4_icache_shrink_all(f.sb);
+		ext4_alloc_exit(f.sb);
+		(void)ext4_put_super(f.sb);
+		ck_assert_int_le(testlib_fsck_args(f.image, "-fy"), 1);
+		blk_close(f.image);
+	}
+}
+END_TEST
+
 START_TEST(blocks_of_several_groups_are_freed_in_one_call)
 {
 	struct ext4_allocation_request ar = {.ar_len = 6000};
@@ -319,7 +354,9 @@ int main(void)
 	return RUN_TESTS(
 		"alloc/free_blocks", frees_of_one_transaction_are_merged_and_end_at_its_commit,
 		freeing_metadata_is_refused, freeing_past_the_device_is_refused,
-		freeing_twice_is_refused, blocks_of_several_groups_are_freed_in_one_call,
-		trim_discards_free_blocks_only, trim_respects_the_smallest_run,
-		statfs_agrees_with_e2fsprogs, after_an_unclean_unmount_the_descriptors_are_summed);
+		freeing_twice_is_refused,
+		after_an_abort_nothing_pending_is_given_out_and_exit_does_not_wait,
+		blocks_of_several_groups_are_freed_in_one_call, trim_discards_free_blocks_only,
+		trim_respects_the_smallest_run, statfs_agrees_with_e2fsprogs,
+		after_an_unclean_unmount_the_descriptors_are_summed);
 }
