@@ -220,6 +220,19 @@ static void answer(struct super_block *sb, int err)
 		stop_writing(sb, err);
 }
 
+void ext4_errors_catch_up(struct super_block *sb)
+{
+	bool any;
+	int err;
+
+	mutex_lock(&sb->s_sb_lock);
+	any = sb->s_error_count > 0;
+	err = sb->s_first_err;
+	mutex_unlock(&sb->s_sb_lock);
+	if (any)
+		answer(sb, err);
+}
+
 int ext4_error_at(struct super_block *sb, const char *func, uint32_t ino, uint64_t block,
 		  const char *fmt, ...)
 {

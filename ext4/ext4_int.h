@@ -159,6 +159,8 @@ int ext4_super_mark_mounted(struct super_block *sb);
 int ext4_super_mark_clean(struct super_block *sb);
 /* The deferred part of ext4_error_at(). */
 void ext4_error_work(struct work_item *w);
+/* Answer the errors met before the file system was writable. */
+void ext4_errors_catch_up(struct super_block *sb);
 /* Journal's abort callback. */
 void ext4_journal_aborted(void *fs, int error);
 /* Error fields of the stash into es. s_sb_lock held. */

@@ -329,6 +329,7 @@ static int go_writable(struct super_block *sb)
 		return err;
 	sb->s_journal_loaded = true;
 	atomic_store(&sb->s_read_only, false);
+	ext4_errors_catch_up(sb);
 	return 0;
 }
 

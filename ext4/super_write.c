@@ -309,6 +309,7 @@ int ext4_remount_rw(struct super_block *sb)
 	if (err != 0)
 		return err;
 	atomic_store(&sb->s_read_only, false);
+	ext4_errors_catch_up(sb);
 	return ext4_orphan_cleanup(sb);
 }
 
