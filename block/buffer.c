@@ -471,7 +471,7 @@ struct bh_cache *bh_cache_create(struct blkdev *bd, uint32_t block_bytes, uint64
 		struct bh_shard *bs = &c->c_shard[i];
 
 		mutex_init(&bs->bs_lock, LOCK_RANK_BH_CACHE);
-		bs->bs_hash = calloc((size_t)1 << c->c_hash_bits, sizeof(*bs->bs_hash));
+		bs->bs_hash = calloc((size_t)1 << c->c_hash_bits, sizeof(struct buffer_head *));
 		complete = complete && bs->bs_hash != NULL;
 	}
 	if (!complete) {

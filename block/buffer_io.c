@@ -467,7 +467,7 @@ static unsigned sort_unique(struct buffer_head **bhs, unsigned n)
 {
 	unsigned kept = 1;
 
-	qsort(bhs, n, sizeof(bhs[0]), compare_buffers);
+	qsort(bhs, n, sizeof(struct buffer_head *), compare_buffers);
 	for (unsigned i = 1; i < n; i++)
 		if (bhs[i] != bhs[kept - 1])
 			bhs[kept++] = bhs[i];
@@ -510,7 +510,7 @@ int bh_write_many(struct buffer_head **bhs, unsigned n, unsigned flags)
 
 	if (n == 0)
 		return 0;
-	sorted = malloc(n * sizeof(bhs[0]));
+	sorted = malloc(n * sizeof(struct buffer_head *));
 	if (sorted == NULL)
 		return -ENOMEM;
 	ww = window_new(bhs[0]->b_cache, width, flags);
@@ -518,7 +518,7 @@ int bh_write_many(struct buffer_head **bhs, unsigned n, unsigned flags)
 		free(sorted);
 		return -ENOMEM;
 	}
-	memcpy(sorted, bhs, n * sizeof(bhs[0]));
+	memcpy(sorted, bhs, n * sizeof(struct buffer_head *));
 	n = sort_unique(sorted, n);
 	for (unsigned i = 0; i < n; i += width) {
 		int err = write_window(ww, sorted + i, n - i < width ? n - i : width);

@@ -156,7 +156,7 @@ static int make_room_locked(struct delayq *q)
 
 	if (q->dq_n < q->dq_room)
 		return 0;
-	grown = realloc(q->dq_heap, room * sizeof(*grown));
+	grown = realloc(q->dq_heap, room * sizeof(struct delay_item *));
 	if (grown == NULL)
 		return -ENOMEM;
 	q->dq_heap = grown;

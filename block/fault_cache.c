@@ -15,7 +15,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 
 #include "block/backend.h"
 #include "util/assert.h"
@@ -28,7 +27,6 @@
 #define CUT_TEAR_PERCENT 20u
 
 struct record {
-	TAILQ_ENTRY(record) rc_link;
 	enum req_op rc_op; /* WRITE, DISCARD or WRITE_ZEROES */
 	uint64_t rc_offset_bytes;
 	uint64_t rc_len_bytes;
@@ -41,7 +39,7 @@ struct fault_cache {
 	uint64_t fc_seed;
 	uint64_t fc_bytes;
 	unsigned fc_n;
-	TAILQ_HEAD(, record) fc_records; /* oldest first */
+	struct record *fc_record[RECORDS_MAX + 1]; /* oldest first */
 };
 
 static bool overlap(uint64_t a, uint64_t a_len, uint64_t b, uint64_t b_len)
@@ -49,11 +47,13 @@ static bool overlap(uint64_t a, uint64_t a_len, uint64_t b, uint64_t b_len)
 	return a < b + b_len && b < a + a_len;
 }
 
-static void drop_record(struct fault_cache *fc, struct record *rc)
+static void drop_record(struct fault_cache *fc, unsigned i)
 {
-	TAILQ_REMOVE(&fc->fc_records, rc, rc_link);
+	struct record *rc = fc->fc_record[i];
+
 	fc->fc_bytes -= rc->rc_len_bytes;
 	fc->fc_n--;
+	memmove(&fc->fc_record[i], &fc->fc_record[i + 1], (fc->fc_n - i) * sizeof(struct record *));
 	free(rc->rc_data);
 	free(rc);
 }
@@ -86,42 +86,37 @@ static int write_record(struct fault_cache *fc, const struct record *rc, uint64_
 	return blk_sync_lower(fc->fc_lower, &bio);
 }
 
-/* The oldest record that overlaps the range and is older than `than` (NULL: any). */
-static struct record *oldest_overlap(struct fault_cache *fc, uint64_t offset, uint64_t len,
-				     const struct record *than)
+/* The oldest of the first n records that overlaps the range; n if none does. */
+static unsigned oldest_overlap(const struct fault_cache *fc, uint64_t offset, uint64_t len,
+			       unsigned n)
 {
-	struct record *rc;
+	unsigned i = 0;
 
-	TAILQ_FOREACH (rc, &fc->fc_records, rc_link) {
-		if (rc == than)
-			return NULL;
-		if (overlap(rc->rc_offset_bytes, rc->rc_len_bytes, offset, len))
-			return rc;
-	}
-	return NULL;
+	while (i < n && !overlap(fc->fc_record[i]->rc_offset_bytes, fc->fc_record[i]->rc_len_bytes,
+				 offset, len))
+		i++;
+	return i;
 }
 
-/* Write out one record, but first, one by one, those that must be on the medium before it. */
-static int evict(struct fault_cache *fc, struct record *rc)
+/* Write out one record, or, of those that must be on the medium before it, the first. */
+static int evict(struct fault_cache *fc, unsigned i)
 {
-	struct record *older;
+	struct record *rc = fc->fc_record[i];
+	unsigned older;
 	int err;
 
-	while ((older = oldest_overlap(fc, rc->rc_offset_bytes, rc->rc_len_bytes, rc)) != NULL)
-		rc = older;
+	while ((older = oldest_overlap(fc, rc->rc_offset_bytes, rc->rc_len_bytes, i)) < i) {
+		i = older;
+		rc = fc->fc_record[i];
+	}
 	err = write_record(fc, rc, rc->rc_len_bytes);
-	drop_record(fc, rc);
+	drop_record(fc, i);
 	return err;
 }
 
-static struct record *random_record(struct fault_cache *fc)
+static unsigned random_record(struct fault_cache *fc)
 {
-	uint64_t skip = backend_random(&fc->fc_seed) % fc->fc_n;
-	struct record *rc = TAILQ_FIRST(&fc->fc_records);
-
-	while (skip-- > 0)
-		rc = TAILQ_NEXT(rc, rc_link);
-	return rc;
+	return (unsigned)(backend_random(&fc->fc_seed) % fc->fc_n);
 }
 
 static int evict_all(struct fault_cache *fc)
@@ -158,9 +153,8 @@ static int cache_write(struct fault_cache *fc, const struct bio *bio)
 	rc->rc_offset_bytes = bio->bi_offset_bytes;
 	rc->rc_len_bytes = bio->bi_len_bytes;
 	rc->rc_data = data;
-	TAILQ_INSERT_TAIL(&fc->fc_records, rc, rc_link);
+	fc->fc_record[fc->fc_n++] = rc;
 	fc->fc_bytes += rc->rc_len_bytes;
-	fc->fc_n++;
 	while (err == 0 && (fc->fc_bytes > fc->fc_limit_bytes || fc->fc_n > RECORDS_MAX))
 		err = evict(fc, random_record(fc));
 	return err;
@@ -169,14 +163,14 @@ static int cache_write(struct fault_cache *fc, const struct bio *bio)
 static int write_through(struct fault_cache *fc, const struct bio *bio)
 {
 	struct bio child = *bio;
-	struct record *rc;
 	int err = 0;
 
 	while (err == 0) {
-		rc = oldest_overlap(fc, bio->bi_offset_bytes, bio->bi_len_bytes, NULL);
-		if (rc == NULL)
+		unsigned i = oldest_overlap(fc, bio->bi_offset_bytes, bio->bi_len_bytes, fc->fc_n);
+
+		if (i == fc->fc_n)
 			return blk_sync_lower(fc->fc_lower, &child);
-		err = evict(fc, rc);
+		err = evict(fc, i);
 	}
 	return err;
 }
@@ -202,19 +196,20 @@ static void overlay(const struct record *rc, const struct bio *bio, uint8_t *fla
 static int cached_read(struct fault_cache *fc, const struct bio *bio)
 {
 	struct iovec iov = {.iov_len = (size_t)bio->bi_len_bytes};
-	struct record *rc;
 	int err;
 
 	if (posix_memalign(&iov.iov_base, ALIGN_BYTES, iov.iov_len) != 0)
 		return -ENOMEM;
 	err = do_lower(fc, REQ_OP_READ, bio->bi_flags, bio->bi_offset_bytes, &iov);
-	if (err == 0) {
-		TAILQ_FOREACH (rc, &fc->fc_records, rc_link)
-			if (overlap(rc->rc_offset_bytes, rc->rc_len_bytes, bio->bi_offset_bytes,
-				    bio->bi_len_bytes))
-				overlay(rc, bio, iov.iov_base);
-		bio_copy_in(bio, 0, iov.iov_base, iov.iov_len);
+	for (unsigned i = 0; err == 0 && i < fc->fc_n; i++) {
+		const struct record *rc = fc->fc_record[i];
+
+		if (overlap(rc->rc_offset_bytes, rc->rc_len_bytes, bio->bi_offset_bytes,
+			    bio->bi_len_bytes))
+			overlay(rc, bio, iov.iov_base);
 	}
+	if (err == 0)
+		bio_copy_in(bio, 0, iov.iov_base, iov.iov_len);
 	free(iov.iov_base);
 	return err;
 }
@@ -244,10 +239,10 @@ int fault_cache_do(struct fault_cache *fc, const struct bio *bio)
 void fault_cache_power_cut(struct fault_cache *fc)
 {
 	uint32_t unit = fc->fc_lower->bd_logical_block_bytes;
-	struct record *rc;
 
 	/* Oldest first: what is kept of a newer record replaces what is kept of an older one. */
-	while ((rc = TAILQ_FIRST(&fc->fc_records)) != NULL) {
+	while (fc->fc_n > 0) {
+		const struct record *rc = fc->fc_record[0];
 		uint64_t dice = backend_random(&fc->fc_seed) % 100;
 		uint64_t sectors = rc->rc_len_bytes / unit;
 
@@ -257,7 +252,7 @@ void fault_cache_power_cut(struct fault_cache *fc)
 		else if (dice < CUT_KEEP_PERCENT + CUT_TEAR_PERCENT)
 			(void)write_record(fc, rc,
 					   backend_random(&fc->fc_seed) % (sectors + 1) * unit);
-		drop_record(fc, rc);
+		drop_record(fc, 0);
 	}
 }
 
@@ -275,7 +270,6 @@ struct fault_cache *fault_cache_create(struct blkdev *lower, uint64_t limit_byte
 	fc->fc_lower = lower;
 	fc->fc_limit_bytes = limit_bytes;
 	fc->fc_seed = seed;
-	TAILQ_INIT(&fc->fc_records);
 	return fc;
 }
 

@@ -164,6 +164,7 @@ static void write_cost(struct raid5 *r5, uint64_t offset_bytes, uint64_t len_byt
 	uint64_t stripe = stripe_bytes(r5);
 	uint64_t end = offset_bytes + len_bytes;
 
+	ASSERT(stripe > 0);
 	counter_inc(&r5->r5_writes);
 	if (offset_bytes % stripe == 0)
 		counter_inc(&r5->r5_aligned_start);

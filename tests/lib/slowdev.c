@@ -91,7 +91,7 @@ static struct bio *take(struct slowdev *sd, unsigned i)
 	ck_assert_uint_lt(i, sd->sd_nheld);
 	bio = sd->sd_held[i];
 	sd->sd_nheld--;
-	memmove(&sd->sd_held[i], &sd->sd_held[i + 1], (sd->sd_nheld - i) * sizeof(sd->sd_held[0]));
+	memmove(&sd->sd_held[i], &sd->sd_held[i + 1], (sd->sd_nheld - i) * sizeof(struct bio *));
 	mutex_unlock(&sd->sd_lock);
 	return bio;
 }

@@ -13,6 +13,8 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,12 +89,17 @@ static void run_or_abort(const char *command)
 
 char *testlib_tempfile(void)
 {
+	static _Atomic unsigned number;
 	const char *dir = getenv("TMPDIR");
-	char *path;
+	char *path = malloc(PATH_MAX);
 	int fd;
 
-	MUST(asprintf(&path, "%s/ext4d-test-XXXXXX", dir != NULL ? dir : "/tmp") > 0);
-	fd = mkstemp(path);
+	MUST(path != NULL);
+	do {
+		snprintf(path, PATH_MAX, "%s/ext4d-test-%d-%u", dir != NULL ? dir : "/tmp",
+			 (int)getpid(), atomic_fetch_add(&number, 1));
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	} while (fd < 0 && errno == EEXIST);
 	MUST(fd >= 0);
 	close(fd);
 	return path;

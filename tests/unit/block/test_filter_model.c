@@ -35,7 +35,7 @@ static void count_end(struct bio *bio)
 static void batch(struct blkdev *bd, unsigned n, uint64_t first, uint64_t step, uint64_t len)
 {
 	struct bio *bios = calloc(n, sizeof(*bios));
-	struct bio **list = calloc(n, sizeof(*list));
+	struct bio **list = calloc(n, sizeof(struct bio *));
 	struct iovec iov = {buf, (size_t)len};
 
 	atomic_store(&ended, 0);
