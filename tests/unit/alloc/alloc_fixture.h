@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "alloc/mballoc_internal.h"
+#include "block/filter_fault.h"
 #include "ext4/inode.h"
 #include "ext4/jbd2_glue.h"
 #include "tests/lib/prng.h"
@@ -27,6 +28,8 @@ struct fix {
 	unsigned files;
 	bool threads;
 	int64_t stripe;
+	bool want_faults;
+	struct blkdev *faults; /* the fault filter, with want_faults */
 };
 
 static const struct ext4_cred fix_user = {1000, 1000, false};
@@ -43,6 +46,11 @@ static inline void fix_mount(struct fix *f)
 	int err;
 
 	ck_assert(!IS_ERR(dev));
+	if (f->want_faults) {
+		dev = fault_open(dev, &(const struct fault_options){.fo_seed = 1});
+		ck_assert(!IS_ERR(dev));
+		f->faults = dev;
+	}
 	ext4_options_init(&opts);
 	opts.o_manual_commit = !f->threads;
 	opts.o_stripe = f->stripe;

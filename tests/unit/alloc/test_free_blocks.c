@@ -7,6 +7,8 @@
  */
 #include "tests/unit/alloc/alloc_fixture.h"
 
+#include <pthread.h>
+
 #include "util/crc32c.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -170,6 +172,61 @@ START_TEST(after_an_abort_nothing_pending_is_given_out_and_exit_does_not_wait)
 		ck_assert_int_le(testlib_fsck_args(f.image, "-fy"), 1);
 		blk_close(f.image);
 	}
+}
+END_TEST
+
+/* ---- Writes in flight ---- */
+
+#define SLOW_NS UINT64_C(200000000)
+
+static void *slow_writer(void *arg)
+{
+	struct buffer_head *bh = arg;
+
+	ck_assert_int_eq(bh_write_copy(bh, bh->b_data, 0), 0);
+	return NULL;
+}
+
+START_TEST(a_block_is_not_given_out_while_a_write_of_it_is_in_flight)
+{
+	struct fault_rule rule = {
+		.fr_kind = FAULT_DELAY, .fr_ops = FAULT_OP(REQ_OP_WRITE), .fr_delay_ns = SLOW_NS};
+	struct buffer_head *bh;
+	struct inode *inode;
+	struct mb_group *g;
+	ext4_fsblk_t block;
+	pthread_t thread;
+	uint32_t len = 1;
+	struct fix f;
+	int err;
+
+	fix_open(&f, "-t ext4 -b 4096", 64 * MIB, 1);
+	f.threads = true;
+	f.want_faults = true;
+	fix_mount(&f);
+	inode = fix_file(&f, 0);
+	block = fix_alloc(&f, inode, &len, 0, &err);
+	ck_assert_int_eq(err, 0);
+	fix_commit(&f);
+	bh = bh_read(f.sb->s_bcache, block);
+	ck_assert(!IS_ERR(bh));
+	rule.fr_from_bytes = block * 4096;
+	rule.fr_to_bytes = block * 4096 + 4096;
+	ck_assert_int_ge(fault_arm(f.faults, &rule), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, slow_writer, bh), 0);
+	while (!bh_writes_in_flight(f.sb->s_bcache, block, 1))
+		sched_yield();
+	ck_assert_int_eq(fix_free(&f, inode, block, 1), 0);
+	fix_commit(&f);
+	/* It may be given out now, so nothing can still arrive. */
+	g = ext4_mb_group_lock(f.sb, ext4_group_of_block(f.sb, block));
+	ck_assert(ext4_buddy_all_free(g->g_buddy, ext4_offset_in_group(f.sb, block), 1));
+	ext4_mb_group_unlock(g);
+	ck_assert(!bh_writes_in_flight(f.sb->s_bcache, block, 1));
+	pthread_join(thread, NULL);
+	bh_put(bh);
+	iput(inode);
+	fix_close(&f);
 }
 END_TEST
 
@@ -356,6 +413,7 @@ int main(void)
 		freeing_metadata_is_refused, freeing_past_the_device_is_refused,
 		freeing_twice_is_refused,
 		after_an_abort_nothing_pending_is_given_out_and_exit_does_not_wait,
+		a_block_is_not_given_out_while_a_write_of_it_is_in_flight,
 		blocks_of_several_groups_are_freed_in_one_call, trim_discards_free_blocks_only,
 		trim_respects_the_smallest_run, statfs_agrees_with_e2fsprogs,
 		after_an_unclean_unmount_the_descriptors_are_summed);

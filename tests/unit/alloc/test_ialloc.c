@@ -32,8 +32,9 @@ static void destroy(struct fix *f, struct inode *inode)
 	inode->i_dtime = (uint32_t)time(NULL);
 	ck_assert_int_eq(ext4_mark_inode_dirty(handle, inode), 0);
 	ck_assert_int_eq(ext4_free_inode(handle, inode), 0);
-	fix_stop(handle);
+	/* Before the commit lets somebody else have the number. */
 	ext4_inode_unhash(inode);
+	fix_stop(handle);
 	iput(inode);
 }
 
