@@ -142,14 +142,19 @@ ext4_lblk_t ext4_ind_hole_start(const struct super_block *sb, const struct ext4_
 	return (ext4_lblk_t)(lblk - base);
 }
 
+/* The hole goes on over the slots after the empty one that are empty too. */
 static void hole_run(struct inode *inode, ext4_lblk_t lblk, const struct ext4_ind_chain *c,
 		     struct extent_status *run)
 {
 	struct super_block *sb = inode->i_sb;
 	uint64_t max = ext4_ind_max_blocks(sb), end;
+	uint32_t slots = 1;
 
+	if (c->c_found > 0)
+		slots = run_length(ext4_ind_array(inode, c, c->c_found), c->c_offset[c->c_found],
+				   (uint32_t)ptrs_per_block(sb));
 	run->es_lblk = ext4_ind_hole_start(sb, c, lblk);
-	end = run->es_lblk + span_blocks(sb, c->c_depth - 1 - c->c_found);
+	end = run->es_lblk + slots * span_blocks(sb, c->c_depth - 1 - c->c_found);
 	run->es_len = (ext4_lblk_t)((end < max ? end : max) - run->es_lblk);
 }
 

@@ -41,16 +41,18 @@ static struct fake {
 	struct blkdev *dev;
 	uint64_t nblocks;
 	uint8_t *used;
-	uint8_t *access; /* in this transaction: 1 access, 2 dirty */
-	uint8_t *group_dirty;
-	uint32_t *hash; /* of the block when it was last declared dirty */
+	uint32_t *access;      /* the transaction that has write access */
+	uint32_t *dirty;       /* the transaction that the block was declared dirty in */
+	uint32_t tx;	       /* this transaction */
+	uint32_t *group_dirty; /* by transaction */
+	uint32_t *hash;	       /* of the block when it was last declared dirty */
 	uint8_t marked[60];
-	bool inode_dirty;  /* credit paid */
-	uint64_t nr_used;  /* blocks in use */
-	uint64_t released; /* delayed blocks whose reservation ended */
-	unsigned max_run;  /* longest run the allocator gives */
-	unsigned scatter;  /* per cent of allocations away from the goal */
-	int fail_in;	   /* calls until one fails; -1: none does */
+	uint32_t inode_dirty; /* by transaction */
+	uint64_t nr_used;     /* blocks in use */
+	uint64_t released;    /* delayed blocks whose reservation ended */
+	unsigned max_run;     /* longest run the allocator gives */
+	unsigned scatter;     /* per cent of allocations away from the goal */
+	int fail_in;	      /* calls until one fails; -1: none does */
 	unsigned failures;
 	unsigned restarts;
 	unsigned errors; /* ext4_error */
@@ -70,8 +72,9 @@ static inline void fake_init(uint32_t blocksize, uint64_t nblocks, uint32_t i_fl
 	fake.sb.s_blocks_count = nblocks;
 	fake.sb.s_blocks_per_group = FAKE_GROUP_BLOCKS;
 	fake.used = calloc(nblocks, 1);
-	fake.access = calloc(nblocks, 1);
-	fake.group_dirty = calloc(nblocks / FAKE_GROUP_BLOCKS + 1, 1);
+	fake.access = calloc(nblocks, sizeof(*fake.access));
+	fake.dirty = calloc(nblocks, sizeof(*fake.dirty));
+	fake.group_dirty = calloc(nblocks / FAKE_GROUP_BLOCKS + 1, sizeof(*fake.group_dirty));
 	fake.hash = calloc(nblocks, sizeof(*fake.hash));
 	fake.max_run = 1000;
 	fake.fail_in = -1;
@@ -94,6 +97,7 @@ static inline void fake_exit(void)
 	blk_close(fake.dev);
 	free(fake.used);
 	free(fake.access);
+	free(fake.dirty);
 	free(fake.group_dirty);
 	free(fake.hash);
 }
@@ -108,20 +112,19 @@ static inline bool fake_fails(void)
 
 /* ---- Journal ---- */
 
-static inline void fake_pay(uint8_t *paid, unsigned credits)
+/* `paid` is the transaction that paid for the block last. */
+static inline void fake_pay(uint32_t *paid, unsigned credits)
 {
-	if (*paid != 0)
+	if (*paid == fake.tx)
 		return;
-	*paid = 1;
+	*paid = fake.tx;
 	ck_assert_uint_ge(fake.handle.h_credits, credits);
 	fake.handle.h_credits -= credits;
 }
 
 static inline void fake_new_transaction(unsigned credits)
 {
-	memset(fake.access, 0, fake.nblocks);
-	memset(fake.group_dirty, 0, fake.nblocks / FAKE_GROUP_BLOCKS + 1);
-	fake.inode_dirty = false;
+	fake.tx++;
 	fake.handle.h_credits = credits;
 }
 
@@ -187,8 +190,7 @@ int ext4_journal_get_write_access(handle_t *handle, struct buffer_head *bh)
 	ck_assert(fake.used[bh->b_blocknr]);
 	if (fake_fails())
 		return -EIO;
-	if (fake.access[bh->b_blocknr] == 0)
-		fake.access[bh->b_blocknr] = 1;
+	fake.access[bh->b_blocknr] = fake.tx;
 	return 0;
 }
 
@@ -198,19 +200,16 @@ int ext4_journal_get_create_access(handle_t *handle, struct buffer_head *bh)
 	ck_assert(fake.used[bh->b_blocknr]);
 	if (fake_fails())
 		return -EIO;
-	fake.access[bh->b_blocknr] = 1;
+	fake.access[bh->b_blocknr] = fake.tx;
 	return 0;
 }
 
 int ext4_handle_dirty_metadata(handle_t *handle, struct inode *inode, struct buffer_head *bh)
 {
-	uint8_t paid = fake.access[bh->b_blocknr] == 2;
-
 	ck_assert_ptr_eq(handle, &fake.handle);
 	ck_assert_ptr_eq(inode, &fake.inode);
-	ck_assert_uint_ne(fake.access[bh->b_blocknr], 0);
-	fake_pay(&paid, 1);
-	fake.access[bh->b_blocknr] = 2;
+	ck_assert_uint_eq(fake.access[bh->b_blocknr], fake.tx);
+	fake_pay(&fake.dirty[bh->b_blocknr], 1);
 	fake.hash[bh->b_blocknr] = crc32c(1, bh->b_data, bh->b_size);
 	return 0;
 }
@@ -228,12 +227,9 @@ int ext4_forget(handle_t *handle, bool metadata, struct inode *inode, struct buf
 
 int ext4_mark_inode_dirty(handle_t *handle, struct inode *inode)
 {
-	uint8_t paid = fake.inode_dirty;
-
 	ck_assert_ptr_eq(handle, &fake.handle);
 	ck_assert_ptr_eq(inode, &fake.inode);
-	fake_pay(&paid, 1);
-	fake.inode_dirty = true;
+	fake_pay(&fake.inode_dirty, 1);
 	memcpy(fake.marked, inode->i_block, 60);
 	return 0;
 }

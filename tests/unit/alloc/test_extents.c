@@ -59,7 +59,7 @@ static void random_op(uint32_t max_len)
 static void random_run(uint32_t blocksize, unsigned scatter, unsigned max_run, bool failing,
 		       uint64_t seed)
 {
-	setup(blocksize, 8192, 3000, seed);
+	setup(blocksize, 4096, 3000, seed);
 	fake.scatter = scatter;
 	fake.max_run = max_run;
 	for (int i = 0; i < 1200; i++) {
