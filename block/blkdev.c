@@ -33,6 +33,9 @@
 
 static const uint8_t zero_block[ZERO_BYTES] __attribute__((aligned(4096)));
 
+static __thread struct blkdev *plugged_dev; /* [owner thread] top of the stack that is plugged */
+static __thread unsigned plug_depth;	    /* [owner thread] */
+
 struct sync_wait {
 	struct mutex sw_lock;
 	struct cond sw_cond;
@@ -211,20 +214,35 @@ static struct blkdev *bottom_of(struct blkdev *bd)
 	return bd;
 }
 
+static void flush_plugs(void *arg)
+{
+	for (struct blkdev *bd = arg; bd != NULL; bd = bd->bd_lower)
+		if (bd->bd_ops->flush_plug != NULL)
+			bd->bd_ops->flush_plug(bd);
+}
+
 void blk_start_plug(struct blkdev *bd)
 {
-	struct blkdev *bottom = bottom_of(bd);
-
-	if (bottom->bd_ops->start_plug != NULL)
-		bottom->bd_ops->start_plug(bottom);
+	if (plug_depth++ > 0)
+		return;
+	plugged_dev = bd;
+	thread_set_flush_hook(flush_plugs, bd);
+	for (; bd != NULL; bd = bd->bd_lower)
+		if (bd->bd_ops->start_plug != NULL)
+			bd->bd_ops->start_plug(bd);
 }
 
 void blk_finish_plug(struct blkdev *bd)
 {
-	struct blkdev *bottom = bottom_of(bd);
-
-	if (bottom->bd_ops->finish_plug != NULL)
-		bottom->bd_ops->finish_plug(bottom);
+	(void)bd;
+	ASSERT_CMP(plug_depth, >, 0u);
+	if (--plug_depth > 0)
+		return;
+	thread_set_flush_hook(NULL, NULL);
+	/* From the top: what a filter held back passes devices that are still plugged. */
+	for (bd = plugged_dev; bd != NULL; bd = bd->bd_lower)
+		if (bd->bd_ops->finish_plug != NULL)
+			bd->bd_ops->finish_plug(bd);
 }
 
 /* ---- Synchronous calls ---- */

@@ -69,9 +69,14 @@ struct blkdev_ops {
 		      void *arg);
 	/* Carry out one bio in the calling thread and return its status, without bi_end_io; NULL: by submit. */
 	int (*sync_io)(struct blkdev *bd, struct bio *bio);
-	/* Hints around a batch of submissions of this thread; NULL: none. */
+	/*
+	 * Hints around a batch of submissions of this thread; NULL: none. Between them the device may
+	 * hold requests back. flush_plug sends them out, without waiting and without completing any
+	 * in this thread: it is called where the thread is about to block and may hold locks.
+	 */
 	void (*start_plug)(struct blkdev *bd);
 	void (*finish_plug)(struct blkdev *bd);
+	void (*flush_plug)(struct blkdev *bd);
 	/* See blk_register_memory(); NULL: nothing to do. */
 	int (*register_memory)(struct blkdev *bd, void *addr, size_t len_bytes);
 	void (*unregister_memory)(struct blkdev *bd, void *addr, size_t len_bytes);
@@ -107,7 +112,10 @@ struct blkdev {
 /* Submit bios; see struct bio. Requests past the end complete with -EIO, writes to a read-only device with -EROFS. */
 void blk_submit(struct blkdev *bd, struct bio **bios, unsigned n);
 void blk_submit_one(struct blkdev *bd, struct bio *bio);
-/* Batch the submissions of this thread between the calls (as the kernel's blk_plug): a hint for uring. */
+/*
+ * Batch the submissions of this thread between the calls (as the kernel's blk_plug). Calls nest. A
+ * thread that blocks (thread_block_begin(), cond_wait()) sends out what it has plugged.
+ */
 void blk_start_plug(struct blkdev *bd);
 void blk_finish_plug(struct blkdev *bd);
 /* Synchronous helpers; they announce that the thread blocks. 0 or negative errno. */

@@ -2,8 +2,8 @@
 /*
  * filter_raid5.c - what the same requests would cost a RAID 5.
  *
- * The data goes to the device below as it is. Writes of one submission that touch each other are
- * joined, as the kernel's plug would do, and cut into stripes. A whole stripe costs a write on
+ * The data goes to the device below as it is. Writes of one submission or plug that touch each
+ * other are joined, as the kernel's stripe cache would do, and cut into stripes. A whole stripe costs a write on
  * every member. A part of one costs reads first: of what is replaced and of the parity
  * (read-modify-write), or of the rest of the stripe (reconstruct-write), whichever is fewer, then
  * writes of the parts and the parity. Parity rotates (left-symmetric), so each member's share of a
@@ -24,17 +24,20 @@
 #include "util/assert.h"
 #include "util/err.h"
 #include "util/log.h"
+#include "util/workqueue.h"
 
 #define CHUNK_BYTES_MIN 4096u
 #define CHUNK_BYTES_MAX (UINT64_C(64) << 20)
 #define CHUNK_BYTES_DEFAULT (UINT64_C(512) << 10)
 #define DISKS_MIN 3u
 #define DISKS_DEFAULT 5u
+#define PLUG_MAX 256u
 
 struct raid5 {
 	struct blkdev r5_bd;
-	unsigned r5_disks;	 /* [const after init] */
-	uint64_t r5_chunk_bytes; /* [const after init] */
+	unsigned r5_disks;	     /* [const after init] */
+	uint64_t r5_chunk_bytes;     /* [const after init] */
+	struct workqueue *r5_worker; /* [const after init] */
 	counter_t r5_full, r5_rmw, r5_reconstruct;
 	counter_t r5_aligned_start, r5_aligned_end, r5_writes;
 	counter_t r5_member_reads, r5_member_writes;
@@ -46,6 +49,16 @@ struct stripe_part {
 	uint64_t sp_from_bytes;
 	uint64_t sp_to_bytes;
 };
+
+/* Requests that a thread holds back, so that neighbours are seen together. */
+struct raid5_batch {
+	struct work_item rb_work; /* sends it when the thread was about to block */
+	struct raid5 *rb_dev;
+	unsigned rb_n;
+	struct bio *rb_bios[PLUG_MAX];
+};
+
+static __thread struct raid5_batch *plug; /* [owner thread] NULL: not plugged */
 
 static struct raid5 *raid5_of(struct blkdev *bd)
 {
@@ -240,19 +253,84 @@ static void submit_run(struct raid5 *r5, struct bio **bios, unsigned n)
 		lower->bd_ops->submit(lower, bios, n);
 }
 
-static void raid5_submit(struct blkdev *bd, struct bio **bios, unsigned n)
+static void submit_runs(struct raid5 *r5, struct bio **bios, unsigned n)
 {
 	while (n > 0) {
 		unsigned run = joined(bios, n);
 
-		submit_run(raid5_of(bd), bios, run);
+		submit_run(r5, bios, run);
 		bios += run;
 		n -= run;
 	}
 }
 
+static void send_batch(struct raid5_batch *rb)
+{
+	unsigned n = rb->rb_n;
+
+	rb->rb_n = 0;
+	submit_runs(rb->rb_dev, rb->rb_bios, n);
+}
+
+static void raid5_submit(struct blkdev *bd, struct bio **bios, unsigned n)
+{
+	struct raid5 *r5 = raid5_of(bd);
+
+	if (plug == NULL || plug->rb_dev != r5) {
+		submit_runs(r5, bios, n);
+		return;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (plug->rb_n == PLUG_MAX)
+			send_batch(plug);
+		plug->rb_bios[plug->rb_n++] = bios[i];
+	}
+}
+
+static void batch_work(struct work_item *w)
+{
+	struct raid5_batch *rb =
+		(struct raid5_batch *)((uint8_t *)w - offsetof(struct raid5_batch, rb_work));
+
+	send_batch(rb);
+	free(rb);
+}
+
+/* Without memory nothing is held back. */
+static void raid5_start_plug(struct blkdev *bd)
+{
+	plug = malloc(sizeof(*plug));
+	if (plug == NULL)
+		return;
+	plug->rb_work = (struct work_item){.w_fn = batch_work};
+	plug->rb_dev = raid5_of(bd);
+	plug->rb_n = 0;
+}
+
+static void raid5_finish_plug(struct blkdev *bd)
+{
+	struct raid5_batch *rb = plug;
+
+	(void)bd;
+	plug = NULL;
+	if (rb == NULL)
+		return;
+	send_batch(rb);
+	free(rb);
+}
+
+/* The devices below may complete requests inside submit, which must not be this thread. */
+static void raid5_flush_plug(struct blkdev *bd)
+{
+	if (plug == NULL || plug->rb_n == 0)
+		return;
+	queue_work(raid5_of(bd)->r5_worker, &plug->rb_work);
+	raid5_start_plug(bd);
+}
+
 static void raid5_close(struct blkdev *bd)
 {
+	workqueue_destroy(raid5_of(bd)->r5_worker);
 	filter_close_lower(bd);
 	free(raid5_of(bd));
 }
@@ -293,6 +371,9 @@ static const struct blkdev_ops raid5_ops = {
 	.submit = raid5_submit,
 	.close = raid5_close,
 	.stats = raid5_stats,
+	.start_plug = raid5_start_plug,
+	.finish_plug = raid5_finish_plug,
+	.flush_plug = raid5_flush_plug,
 };
 
 /* ---- Opening ---- */
@@ -309,6 +390,13 @@ struct blkdev *raid5_open(struct blkdev *lower, unsigned disks, uint64_t chunk_b
 	r5 = calloc(1, sizeof(*r5));
 	if (r5 == NULL)
 		return ERR_PTR(-ENOMEM);
+	r5->r5_worker = workqueue_create("ext4d-raid5", 1);
+	if (IS_ERR(r5->r5_worker)) {
+		int err = PTR_ERR(r5->r5_worker);
+
+		free(r5);
+		return ERR_PTR(err);
+	}
 	filter_init(&r5->r5_bd, lower, &raid5_ops, "raid5", r5);
 	r5->r5_disks = disks;
 	r5->r5_chunk_bytes = chunk_bytes;

@@ -91,8 +91,7 @@ struct uring_dev {
 
 /* Requests that this thread holds back. */
 struct plug {
-	struct uring_dev *pl_dev;
-	unsigned pl_depth;
+	struct uring_dev *pl_dev; /* NULL: not plugged */
 	unsigned pl_n;
 	struct bio *pl_bios[PLUG_MAX];
 };
@@ -474,29 +473,22 @@ static void flush_plug(bool may_wait)
 		submit_now(plug.pl_dev, plug.pl_bios, n, may_wait);
 }
 
-static void flush_before_blocking(void *arg)
+static void uring_flush_plug(struct blkdev *bd)
 {
-	(void)arg;
+	ASSERT(plug.pl_dev == uring_of(bd));
 	flush_plug(false);
 }
 
 static void uring_start_plug(struct blkdev *bd)
 {
-	if (plug.pl_depth == 0) {
-		plug.pl_dev = uring_of(bd);
-		thread_set_flush_hook(flush_before_blocking, NULL);
-	}
-	plug.pl_depth++;
+	plug.pl_dev = uring_of(bd);
 }
 
 static void uring_finish_plug(struct blkdev *bd)
 {
-	(void)bd;
-	ASSERT_CMP(plug.pl_depth, >, 0u);
-	if (--plug.pl_depth > 0)
-		return;
-	thread_set_flush_hook(NULL, NULL);
+	ASSERT(plug.pl_dev == uring_of(bd));
 	flush_plug(!in_callback);
+	plug.pl_dev = NULL;
 }
 
 /* ---- The device ---- */
@@ -505,7 +497,7 @@ static void uring_submit(struct blkdev *bd, struct bio **bios, unsigned n)
 {
 	struct uring_dev *ur = uring_of(bd);
 
-	if (plug.pl_depth == 0 || plug.pl_dev != ur) {
+	if (plug.pl_dev != ur) {
 		submit_now(ur, bios, n, !in_callback);
 		return;
 	}
@@ -569,6 +561,7 @@ static const struct blkdev_ops uring_ops = {
 	.sync_io = uring_sync_io,
 	.start_plug = uring_start_plug,
 	.finish_plug = uring_finish_plug,
+	.flush_plug = uring_flush_plug,
 	.register_memory = uring_register,
 	.unregister_memory = uring_unregister,
 };

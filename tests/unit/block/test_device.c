@@ -7,12 +7,16 @@
  * Locking: completions count under one mutex.
  */
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "block/blkdev.h"
@@ -22,6 +26,7 @@
 #include "tests/lib/testlib.h"
 #include "util/err.h"
 #include "util/lock.h"
+#include "util/log.h"
 
 #define MIB (1u << 20)
 #define SIZE (32u * MIB)
@@ -413,6 +418,53 @@ START_TEST(blocking_sends_plugged_requests_out)
 }
 END_TEST
 
+/* From now on this process has no io_uring, as under many container run-times. */
+static void forbid_io_uring(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = {.len = 4, .filter = code};
+
+	ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog), 0);
+}
+
+static unsigned messages;
+
+static void count_message(enum log_level level, const char *line, void *arg)
+{
+	(void)level;
+	(void)arg;
+	messages += strstr(line, "io_uring") != NULL;
+}
+
+START_TEST(without_io_uring_the_default_is_psync)
+{
+	struct blk_open_args args = {.ba_direct = true};
+	struct blkdev *bd;
+	uint8_t buf[512];
+
+	forbid_io_uring();
+	log_set_sink(count_message, NULL);
+	args.ba_path = image = testlib_tempfile();
+	ck_assert_int_eq(truncate(image, MIB), 0);
+	args.ba_backend = "uring";
+	ck_assert_int_eq(PTR_ERR(blk_open(&args)), -ENOSYS);
+	ck_assert_uint_eq(messages, 1);
+	args.ba_backend = NULL;
+	bd = blk_open(&args);
+	ck_assert(!IS_ERR(bd));
+	ck_assert_uint_eq(messages, 2);
+	ck_assert_str_eq(bd->bd_name, "psync");
+	ck_assert_int_eq(blk_read(bd, 0, buf, 512, 0), 0);
+	close_backend(bd);
+}
+END_TEST
+
 START_TEST(failures_to_open)
 {
 	struct blk_open_args args = {.ba_path = "/nonexistent/image", .ba_backend = "psync"};
@@ -467,6 +519,7 @@ int main(void)
 	tcase_add_loop_test(tc, discard_zeroes_and_flush, 0, 2);
 	tcase_add_loop_test(tc, requests_outlive_their_thread, 0, 2);
 	tcase_add_loop_test(tc, blocking_sends_plugged_requests_out, 0, 2);
+	tcase_add_test(tc, without_io_uring_the_default_is_psync);
 	tcase_add_test(tc, failures_to_open);
 	tcase_add_test(tc, read_only_and_buffered);
 	suite_add_tcase(s, tc);

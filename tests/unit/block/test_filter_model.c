@@ -14,6 +14,7 @@
 #include "tests/lib/pattern.h"
 #include "tests/lib/suite.h"
 #include "util/err.h"
+#include "util/lock.h"
 #include "util/time.h"
 
 #define MIB (1u << 20)
@@ -216,6 +217,44 @@ START_TEST(neighbours_of_one_submission_are_joined)
 }
 END_TEST
 
+START_TEST(plugged_neighbours_are_joined_and_blocking_sends_them_out)
+{
+	struct blkdev *bd = open_raid(mem_open(SIZE, 512, NULL));
+	struct iovec iov = {buf, 64 * KIB};
+	struct raid5_counts rc;
+	struct bio bios[8];
+
+	atomic_store(&ended, 0);
+	blk_start_plug(bd);
+	blk_start_plug(bd);
+	for (unsigned i = 0; i < 8; i++) {
+		bios[i] = (struct bio){.bi_op = REQ_OP_WRITE,
+				       .bi_offset_bytes = i * 64 * KIB,
+				       .bi_len_bytes = 64 * KIB,
+				       .bi_iov = &iov,
+				       .bi_iovcnt = 1,
+				       .bi_end_io = count_end};
+		blk_submit_one(bd, &bios[i]);
+	}
+	blk_finish_plug(bd);
+	ck_assert_uint_eq(atomic_load(&ended), 0);
+	blk_finish_plug(bd);
+	ck_assert_uint_eq(atomic_load(&ended), 8);
+	blk_start_plug(bd);
+	for (unsigned i = 0; i < 8; i++)
+		blk_submit_one(bd, &bios[i]);
+	thread_block_begin();
+	while (atomic_load(&ended) < 16)
+		usleep(100);
+	thread_block_end();
+	blk_finish_plug(bd);
+	raid5_read_counts(bd, &rc);
+	ck_assert_uint_eq(rc.rc_full, 4);
+	ck_assert_uint_eq(rc.rc_writes, 2);
+	blk_close(bd);
+}
+END_TEST
+
 START_TEST(members_work_at_the_same_time)
 {
 	struct model_params mp = {.mp_read_bytes_per_s = 65536000,
@@ -248,5 +287,7 @@ int main(void)
 	return RUN_TESTS("block/filter_model", bandwidth_latency_and_data,
 			 queue_depth_overlaps_latency, iops_seeks_and_flushes,
 			 real_clock_really_waits, presets_and_options, stripes_are_told_apart,
-			 neighbours_of_one_submission_are_joined, members_work_at_the_same_time);
+			 neighbours_of_one_submission_are_joined,
+			 plugged_neighbours_are_joined_and_blocking_sends_them_out,
+			 members_work_at_the_same_time);
 }
