@@ -2,12 +2,13 @@
 /*
  * alloc.c - the allocator's life, and what statfs says.
  *
- * Mounting reads nothing: the counters are the superblock's. Only after an unclean unmount, when the superblock may be behind, they are
- * summed over the descriptors, as the kernel does at each mount. The overhead that statfs takes off is the superblock's too, or is
- * computed when first asked for.
+ * Mounting reads nothing: the counters are the superblock's. Only after an unclean unmount, when
+ * the superblock may be behind, they are summed over the descriptors, as the kernel does at each
+ * mount. The overhead that statfs takes off is the superblock's too, or is computed when first
+ * asked for.
  *
- * Invariants: (1) between init and exit sb->s_mb is there and the superblock's counters follow it through the counts hook. (2) At exit nothing is
- * reserved, preallocated or pending.
+ * Invariants: (1) between init and exit sb->s_mb is there and the superblock's counters follow it
+ * through the counts hook. (2) At exit nothing is reserved, preallocated or pending.
  * Locking: none of its own; init and exit run alone.
  */
 #include <stdlib.h>
@@ -177,7 +178,9 @@ int ext4_alloc_init(struct super_block *sb)
 	return 0;
 }
 
-/* The last counters go into the superblock; a read-only or aborted file system keeps what it has. */
+/*
+ * The last counters go into the superblock; a read-only or aborted file system keeps what it has.
+ */
 static void write_counters(struct super_block *sb)
 {
 	handle_t *handle = ext4_journal_start_sb(sb, HT_MISC, 1, 0);

@@ -2,14 +2,16 @@
 /*
  * buddy.c - the free space of a block group, by size.
  *
- * The base bitmap has a bit for each free block; runs are found in it a word at a time. Besides it there is a bitmap
- * for each order: a chunk of 2^o blocks that begins at a multiple of 2^o and is free, but not part of a larger such
- * chunk, has its bit there. An allocation of a power of two takes a chunk; the order of the largest chunk tells
- * callers whether looking into the group is worth while. Marking a range costs at most a few chunks for each order.
+ * The base bitmap has a bit for each free block; runs are found in it a word at a time. Besides it
+ * there is a bitmap for each order: a chunk of 2^o blocks that begins at a multiple of 2^o and is
+ * free, but not part of a larger such chunk, has its bit there. An allocation of a power of two
+ * takes a chunk; the order of the largest chunk tells callers whether looking into the group is
+ * worth while. Marking a range costs at most a few chunks for each order.
  *
- * Invariants: (1) each free block lies in exactly one chunk. (2) No two chunks that are each other's buddies have the
- * same order. (3) b_free is the number of bits in b_base, b_fragments the number of runs in it, b_counters[o] the
- * number of bits in b_map[o]. (4) No bit stands for a block at or past b_blocks.
+ * Invariants: (1) each free block lies in exactly one chunk. (2) No two chunks that are each
+ * other's buddies have the same order. (3) b_free is the number of bits in b_base, b_fragments the
+ * number of runs in it, b_counters[o] the number of bits in b_map[o]. (4) No bit stands for a block
+ * at or past b_blocks.
  * Locking: none; the group's lock is the owner's business.
  */
 #include "alloc/buddy.h"

@@ -2,8 +2,9 @@
 #ifndef ALLOC_BUDDY_H
 #define ALLOC_BUDDY_H
 /*
- * The free space of one block group in memory: a bitmap of free blocks, and for each order a bitmap of the maximal aligned free chunks of 2^order blocks.
- * Block numbers are offsets in the group. Nothing here locks: the owner holds the group's lock.
+ * The free space of one block group in memory: a bitmap of free blocks, and for each order a bitmap
+ * of the maximal aligned free chunks of 2^order blocks. Block numbers are offsets in the group.
+ * Nothing here locks: the owner holds the group's lock.
  */
 
 #include <stdbool.h>
@@ -19,9 +20,9 @@ struct ext4_buddy {
 	uint32_t b_fragments; /* free runs */
 	uint32_t b_mutations; /* when to check */
 	uint32_t b_counters[EXT4_BUDDY_ORDERS];
-	uint64_t *b_map
-		[EXT4_BUDDY_ORDERS]; /* bit i of order o: [i << o, (i + 1) << o) is a maximal free chunk */
-	uint64_t *b_base;	     /* bit set: the block is free */
+	/* bit i of order o: [i << o, (i + 1) << o) is a maximal free chunk */
+	uint64_t *b_map[EXT4_BUDDY_ORDERS];
+	uint64_t *b_base; /* bit set: the block is free */
 };
 
 /* A free run. */
@@ -46,11 +47,17 @@ bool ext4_buddy_all_free(const struct ext4_buddy *b, uint32_t start, uint32_t le
 bool ext4_buddy_all_used(const struct ext4_buddy *b, uint32_t start, uint32_t len);
 /* Length of the free run that begins at start, at most max. */
 uint32_t ext4_buddy_run_at(const struct ext4_buddy *b, uint32_t start, uint32_t max);
-/* The first free run that begins in [from, end); a run over `from` begins at from. It is cut at end. */
+/*
+ * The first free run that begins in [from, end); a run over `from` begins at from. It is cut at
+ * end.
+ */
 struct ext4_free_run ext4_buddy_next_run(const struct ext4_buddy *b, uint32_t from, uint32_t end);
 /* The order of the largest free chunk, -1 if nothing is free. */
 int ext4_buddy_largest_order(const struct ext4_buddy *b);
-/* The start of a free chunk of `order` or more, the first one at or after goal, else the first of all; UINT32_MAX: none. */
+/*
+ * The start of a free chunk of `order` or more, the first one at or after goal, else the first of
+ * all; UINT32_MAX: none.
+ */
 uint32_t ext4_buddy_find_chunk(const struct ext4_buddy *b, unsigned order, uint32_t goal);
 
 /* Debugging: bitmaps, counters and sums agree. ASSERTs. */

@@ -2,15 +2,17 @@
 /*
  * free_blocks.c - blocks become free on disk at once and for use after the commit.
  *
- * Freeing clears the bits of the bitmap within the handle. The blocks stay used in the buddy until the transaction has committed, since
- * after a crash before that the file still has them. Each transaction keeps a list of the ranges (and inode numbers) it freed; neighbouring
- * ranges of a group are merged. The commit callback waits until no write of the blocks is in flight, discards them if asked to, and
- * gives them to the buddy.
- * ext4: fs/ext4/mballoc.c ext4_free_blocks(), ext4_process_freed_data().
+ * Freeing clears the bits of the bitmap within the handle. The blocks stay used in the buddy until
+ * the transaction has committed, since after a crash before that the file still has them. Each
+ * transaction keeps a list of the ranges (and inode numbers) it freed; neighbouring ranges of a
+ * group are merged. The commit callback waits until no write of the blocks is in flight, discards
+ * them if asked to, and gives them to the buddy. ext4: fs/ext4/mballoc.c ext4_free_blocks(),
+ * ext4_process_freed_data().
  *
- * Invariants: (1) a range is pending from the clearing of its bits to the commit, and its blocks are used in the buddy during that time.
- * (2) mb_pending is the sum of the pending ranges and part of mb_free. (3) Only a handle of transaction T adds to T's list, so
- * the list is complete when T's callback runs. (4) After an abort nothing pending is ever given out again.
+ * Invariants: (1) a range is pending from the clearing of its bits to the commit, and its blocks
+ * are used in the buddy during that time. (2) mb_pending is the sum of the pending ranges and part
+ * of mb_free. (3) Only a handle of transaction T adds to T's list, so the list is complete when T's
+ * callback runs. (4) After an abort nothing pending is ever given out again.
  * Locking: g_pending under bg_lock; the lists under mb_tx_lock, a leaf.
  */
 #include "alloc/mballoc_internal.h"
@@ -85,7 +87,9 @@ static void discard_rec(struct ext4_mballoc *mb, const struct mb_free_rec *rec)
 	atomic_store(&mb->mb_discard, false);
 }
 
-/* Before the blocks get a new use nothing may still be on its way to them, nor be cached of them. */
+/*
+ * Before the blocks get a new use nothing may still be on its way to them, nor be cached of them.
+ */
 static void settle_rec(struct ext4_mballoc *mb, const struct mb_free_rec *rec)
 {
 	struct super_block *sb = mb->mb_sb;
@@ -149,7 +153,9 @@ struct mb_tx *ext4_mb_tx_get(handle_t *handle, struct ext4_mballoc *mb)
 		free(fresh);
 		return tx;
 	}
-	/* Others may add to the list before this: our handle keeps the transaction from committing. */
+	/*
+	 * Others may add to the list before this: our handle keeps the transaction from committing.
+	 */
 	jbd2_journal_callback_add(handle, &fresh->tx_cb);
 	return fresh;
 }
@@ -201,7 +207,10 @@ static bool joins(const struct mb_free_rec *left, const struct mb_free_rec *righ
 	       left->fr_start + left->fr_len == right->fr_start;
 }
 
-/* Put the range in, merged with its neighbours. Returns the record that is not needed any more, or NULL. */
+/*
+ * Put the range in, merged with its neighbours. Returns the record that is not needed any more, or
+ * NULL.
+ */
 static struct mb_free_rec *insert_rec(struct mb_group *g, struct mb_free_rec *rec,
 				      struct mb_free_rec **second)
 {
@@ -252,7 +261,9 @@ struct part {
 	bool p_metadata;
 };
 
-/* Clear the bits; all of them must be set, and used in the buddy. The locks of the edit are held. */
+/*
+ * Clear the bits; all of them must be set, and used in the buddy. The locks of the edit are held.
+ */
 static bool clear_bits(const struct part *p, struct mb_edit *e)
 {
 	struct ext4_group_change gc = {.gc_itable_unused = -1};

@@ -2,22 +2,25 @@
 /*
  * ialloc.c - inode numbers.
  *
- * Where: directories below the root (or a directory with the top-level flag) are spread, each to the flex group with the fewest directories
- * among some that have room, starting at a place that its name chooses; other directories stay near their parent as long as that
- * is not crowded. Files go to their directory's flex group; when it is full to groups that the directory's number chooses, then to
- * any. ext4: fs/ext4/ialloc.c find_group_orlov(), find_group_other().
+ * Where: directories below the root (or a directory with the top-level flag) are spread, each to
+ * the flex group with the fewest directories among some that have room, starting at a place that
+ * its name chooses; other directories stay near their parent as long as that is not crowded. Files
+ * go to their directory's flex group; when it is full to groups that the directory's number
+ * chooses, then to any. ext4: fs/ext4/ialloc.c find_group_orlov(), find_group_other().
  *
- * In the group: the lowest free number. Each group remembers below which number nothing is free, so a row of creations does not look at
- * the same bits again. A number that was freed is busy until the freeing transaction has committed: a crash could bring the old
- * inode back, and the new one must not be found in its place.
+ * In the group: the lowest free number. Each group remembers below which number nothing is free, so
+ * a row of creations does not look at the same bits again. A number that was freed is busy until
+ * the freeing transaction has committed: a crash could bring the old inode back, and the new one
+ * must not be found in its place.
  *
- * Inode table: with descriptor checksums the blocks past bg_itable_unused may hold anything. Numbers are used in order, so a
- * block comes into use by its first slot: it starts as zeros and is not read. The slot itself, which may hold the attributes of a dead
- * inode, is zeroed by ext4_mark_inode_dirty().
+ * Inode table: with descriptor checksums the blocks past bg_itable_unused may hold anything.
+ * Numbers are used in order, so a block comes into use by its first slot: it starts as zeros and is
+ * not read. The slot itself, which may hold the attributes of a dead inode, is zeroed by
+ * ext4_mark_inode_dirty().
  *
- * Invariants: (1) a number is given out once: its bit is clear and it is not busy, seen and changed under one hold of the locks. (2) No number below
- * g_inode_hint is free. (3) No block of the table is
- * read for its first inode.
+ * Invariants: (1) a number is given out once: its bit is clear and it is not busy, seen and changed
+ * under one hold of the locks. (2) No number below g_inode_hint is free. (3) No block of the table
+ * is read for its first inode.
  * Locking: the bitmap's content lock, then bg_lock (struct mb_edit).
  */
 #include "alloc/mballoc_internal.h"
@@ -243,7 +246,10 @@ static bool is_busy(const struct mb_group *g, uint32_t bit)
 	return g->g_ibusy != NULL && ext4_bitmap_test(g->g_ibusy, bit);
 }
 
-/* The lowest number that can be given out, s_inodes_per_group if there is none. The locks of the edit are held. */
+/*
+ * The lowest number that can be given out, s_inodes_per_group if there is none. The locks of the
+ * edit are held.
+ */
 static uint32_t find_bit(struct super_block *sb, struct mb_group *g, const uint8_t *map)
 {
 	uint32_t end = sb->s_inodes_per_group;
@@ -380,8 +386,9 @@ static int clear_number(handle_t *handle, struct super_block *sb, struct mb_grou
 /* ---- The inode table ---- */
 
 /*
- * The slot is the first of a table block that was never used: its buffer becomes zeros, unless somebody has read the block meanwhile, whose
- * rubbish is as good, since each new inode starts from a zeroed slot.
+ * The slot is the first of a table block that was never used: its buffer becomes zeros, unless
+ * somebody has read the block meanwhile, whose rubbish is as good, since each new inode starts from
+ * a zeroed slot.
  */
 static int start_table_block(const struct creation *c)
 {
@@ -408,7 +415,10 @@ static int start_table_block(const struct creation *c)
 
 static uint32_t new_generation(struct super_block *sb)
 {
-	/* splitmix64 of a random start: not guessable from outside is not asked for, only different each time. */
+	/*
+	 * splitmix64 of a random start: not guessable from outside is not asked for, only different
+	 * each time.
+	 */
 	uint64_t z = atomic_fetch_add(&ext4_mb(sb)->mb_generation, UINT64_C(0x9e3779b97f4a7c15));
 
 	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

@@ -2,14 +2,17 @@
 /*
  * mballoc.c - an allocation from the request to the bits in the bitmap.
  *
- * A request first claims its blocks in the accounts (reserve.c), unless a reservation covers it. Then it is planned: small files share
- * the locality group's preallocation; a file that grows gets a window of a size that follows the file's, aligned to it, what it does not
- * use now stays preallocated; a file without writers, metadata and fallocate get what they ask for. Blocks come from a preallocation or from a
- * search (mballoc_search.c), which marks them used in the buddy; then they are marked used on disk, in the handle.
- * ext4: fs/ext4/mballoc.c ext4_mb_new_blocks(), ext4_mb_normalize_request(), ext4_mb_group_or_file().
+ * A request first claims its blocks in the accounts (reserve.c), unless a reservation covers it.
+ * Then it is planned: small files share the locality group's preallocation; a file that grows gets
+ * a window of a size that follows the file's, aligned to it, what it does not use now stays
+ * preallocated; a file without writers, metadata and fallocate get what they ask for. Blocks come
+ * from a preallocation or from a search (mballoc_search.c), which marks them used in the buddy;
+ * then they are marked used on disk, in the handle. ext4: fs/ext4/mballoc.c ext4_mb_new_blocks(),
+ * ext4_mb_normalize_request(), ext4_mb_group_or_file().
  *
- * Invariants: (1) a block is set in the bitmap only if it was clear there and the buddy gave it to this request. (2) Claim minus result goes
- * back on every path. (3) A result is 1 .. ar_len blocks, outside of the file system's own metadata.
+ * Invariants: (1) a block is set in the bitmap only if it was clear there and the buddy gave it to
+ * this request. (2) Claim minus result goes back on every path. (3) A result is 1 .. ar_len blocks,
+ * outside of the file system's own metadata.
  * Locking: bitmap and descriptor buffers, then bg_lock, through struct mb_edit.
  */
 #include "alloc/mballoc_internal.h"
@@ -54,7 +57,10 @@ static uint32_t file_blocks(const struct request *r)
 	return blocks > EXT4_MAX_BLOCKS ? EXT4_MAX_BLOCKS : (uint32_t)blocks;
 }
 
-/* The window for a file of `blocks`: its size, 0 for just the request; aligned to itself, or the whole file from 0 if *whole. */
+/*
+ * The window for a file of `blocks`: its size, 0 for just the request; aligned to itself, or the
+ * whole file from 0 if *whole.
+ */
 static uint32_t window_size(const struct request *r, uint32_t blocks, bool *whole)
 {
 	unsigned bits = r->r_sb->s_blocksize_bits;
@@ -339,7 +345,10 @@ static uint32_t claim_blocks(struct ext4_mballoc *mb, uint32_t len, unsigned fla
 	return len;
 }
 
-/* r_len blocks are claimed (or reserved). Returns the first block, and x_len; what is not used of the claim stays with the caller. */
+/*
+ * r_len blocks are claimed (or reserved). Returns the first block, and x_len; what is not used of
+ * the claim stays with the caller.
+ */
 static ext4_fsblk_t allocate(struct request *r, struct mb_extent *x, int *err)
 {
 	struct ext4_mballoc *mb = ext4_mb(r->r_sb);
@@ -395,7 +404,9 @@ ext4_fsblk_t ext4_mb_new_blocks(handle_t *handle, struct ext4_allocation_request
 	if (*err != 0)
 		x.x_len = 0;
 	if (reserved)
-		/* The reservation still counts these blocks, until ext4_da_update_reserve_space(). */
+		/*
+		 * The reservation still counts these blocks, until ext4_da_update_reserve_space().
+		 */
 		atomic_fetch_sub(&mb->mb_unclaimed, (int64_t)x.x_len);
 	else
 		ext4_mb_unclaim(mb, claimed - x.x_len);
@@ -430,8 +441,9 @@ ext4_fsblk_t ext4_new_meta_block(handle_t *handle, struct inode *inode, ext4_fsb
 }
 
 /*
- * ext4: fs/ext4/balloc.c ext4_inode_to_goal_block(): with flex_bg the first group of a flex group is left to directories and metadata. There
- * is no spreading by process: delayed allocation and preallocation keep writers apart.
+ * ext4: fs/ext4/balloc.c ext4_inode_to_goal_block(): with flex_bg the first group of a flex group
+ * is left to directories and metadata. There is no spreading by process: delayed allocation and
+ * preallocation keep writers apart.
  */
 ext4_fsblk_t ext4_inode_goal(struct inode *inode)
 {

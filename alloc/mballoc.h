@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef ALLOC_MBALLOC_H
 #define ALLOC_MBALLOC_H
-/* Block allocation: buddy, goal, normalisation, preallocation, bounded search. Follows fs/ext4/mballoc.c. */
+/*
+ * Block allocation: buddy, goal, normalisation, preallocation, bounded search. Follows
+ * fs/ext4/mballoc.c.
+ */
 
 #include <stdio.h>
 
@@ -29,8 +32,10 @@ struct ext4_allocation_request {
 };
 
 /*
- * Allocate up to ar_len contiguous blocks; the bitmap and descriptor are changed within the handle. May block to read bitmaps. i_data_sem held for write (or the inode is new).
- * Returns the first block, or 0 with *err: -ENOSPC (nothing at all is free for this request: the caller stops its handle, forces a commit, retries), -EIO, -EFSCORRUPTED.
+ * Allocate up to ar_len contiguous blocks; the bitmap and descriptor are changed within the handle.
+ * May block to read bitmaps. i_data_sem held for write (or the inode is new). Returns the first
+ * block, or 0 with *err: -ENOSPC (nothing at all is free for this request: the caller stops its
+ * handle, forces a commit, retries), -EIO, -EFSCORRUPTED.
  */
 ext4_fsblk_t ext4_mb_new_blocks(handle_t *handle, struct ext4_allocation_request *ar, int *err);
 /* One metadata block (extent index, directory, xattr) near goal. */
@@ -42,16 +47,23 @@ ext4_fsblk_t ext4_new_meta_block(handle_t *handle, struct inode *inode, ext4_fsb
 #define EXT4_FREE_BLOCKS_NO_QUOT (1u << 2)  /* i_blocks is not touched */
 
 /*
- * Free blocks within the handle. They stay unallocatable until the transaction has committed (and are discarded then with -o discard); statfs counts them as free at once. Validates the range:
- * -EFSCORRUPTED if it covers metadata or leaves the device, or is free already.
- * Credits: bitmap and descriptor for each group touched.
+ * Free blocks within the handle. They stay unallocatable until the transaction has committed (and
+ * are discarded then with -o discard); statfs counts them as free at once. Validates the range:
+ * -EFSCORRUPTED if it covers metadata or leaves the device, or is free already. Credits: bitmap and
+ * descriptor for each group touched.
  */
 int ext4_free_blocks(handle_t *handle, struct inode *inode, ext4_fsblk_t block, uint64_t count,
 		     unsigned flags);
-/* Undo of an allocation that was never used in any transaction content (error paths): allocatable at once is allowed. */
+/*
+ * Undo of an allocation that was never used in any transaction content (error paths): allocatable
+ * at once is allowed.
+ */
 int ext4_free_unused_blocks(handle_t *handle, struct inode *inode, ext4_fsblk_t block,
 			    uint64_t count);
-/* Give the inode's preallocations back (close of the last writer, truncate, ENOSPC). No i_data_sem needed. */
+/*
+ * Give the inode's preallocations back (close of the last writer, truncate, ENOSPC). No i_data_sem
+ * needed.
+ */
 void ext4_discard_preallocations(struct inode *inode);
 /* Where an inode's first block should go. */
 ext4_fsblk_t ext4_inode_goal(struct inode *inode);

@@ -2,17 +2,21 @@
 /*
  * mballoc_group.c - which groups have how much room, and their buddies in memory.
  *
- * A group's buddy is built from its bitmap when somebody first looks into it, and kept; when more than a fixed number are in memory the
- * one that was built longest ago goes, unless it is pinned. What stays for ever are hints: for each order a bitmap of the groups that
- * have no chunk so large. A group nobody looked into is hoped to have everything its descriptor's count allows; the bitmaps start as zeros, so
- * that mounting touches nothing. A search finds the nearest hopeful group a word at a time, corrects the hint where it was
- * disappointed, and so meets each full group once.
+ * A group's buddy is built from its bitmap when somebody first looks into it, and kept; when more
+ * than a fixed number are in memory the one that was built longest ago goes, unless it is pinned.
+ * What stays for ever are hints: for each order a bitmap of the groups that have no chunk so large.
+ * A group nobody looked into is hoped to have everything its descriptor's count allows; the bitmaps
+ * start as zeros, so that mounting touches nothing. A search finds the nearest hopeful group a word
+ * at a time, corrects the hint where it was disappointed, and so meets each full group once.
  *
- * Invariants: (1) a buddy in memory says free for exactly the blocks that are clear in the bitmap, in no preallocation, not claimed by an
- * allocation on its way to the bitmap, and not freed by an uncommitted transaction. (2) Blocks that only the buddy knows to be used
- * (preallocated or on their way) hold a pin: their buddy is never dropped. (3) mb_lacks[o] of a known group is exact as of the last
- * publish; of an unknown group it is set only if its free count is below 2^o. (4) A damaged group lacks every order.
- * Locking: bg_lock for everything of a group; content locks of buffers are taken before it. mb_lru_lock is a leaf.
+ * Invariants: (1) a buddy in memory says free for exactly the blocks that are clear in the bitmap,
+ * in no preallocation, not claimed by an allocation on its way to the bitmap, and not freed by an
+ * uncommitted transaction. (2) Blocks that only the buddy knows to be used (preallocated or on
+ * their way) hold a pin: their buddy is never dropped. (3) mb_lacks[o] of a known group is exact as
+ * of the last publish; of an unknown group it is set only if its free count is below 2^o. (4) A
+ * damaged group lacks every order.
+ * Locking: bg_lock for everything of a group; content locks of buffers are taken before it.
+ * mb_lru_lock is a leaf.
  */
 #include "alloc/mballoc_internal.h"
 
@@ -195,7 +199,9 @@ static struct mb_group *lru_pop(struct ext4_mballoc *mb, uint32_t max)
 	return g;
 }
 
-/* Bring the number of buddies down; a few pinned ones are passed over, the next load tries again. */
+/*
+ * Bring the number of buddies down; a few pinned ones are passed over, the next load tries again.
+ */
 static void trim_buddies(struct ext4_mballoc *mb)
 {
 	for (unsigned i = 0; i < 4; i++) {
@@ -271,7 +277,10 @@ struct mb_group *ext4_mb_group_lock(struct super_block *sb, ext4_group_t group)
 
 	if (IS_ERR(g))
 		return g;
-	/* Between load and lock the buddy may be dropped again; that it happens this often means a bound that is far too low. */
+	/*
+	 * Between load and lock the buddy may be dropped again; that it happens this often means a
+	 * bound that is far too low.
+	 */
 	for (unsigned i = 0; i < LOAD_RETRIES && err == 0; i++) {
 		mutex_lock(&g->g_info->bg_lock);
 		if (g->g_bad)

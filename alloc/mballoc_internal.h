@@ -4,8 +4,10 @@
 /*
  * What the files of mballoc, the accounting and the inode allocator share.
  *
- * A group's blocks have three pictures: the on-disk bitmap (changed in a handle), the buddy (what may be given out: clear in the bitmap, in no
- * preallocation, not freed by a transaction that has not committed), and the counters (everything clear in the bitmap is free, pending or preallocated or not).
+ * A group's blocks have three pictures: the on-disk bitmap (changed in a handle), the buddy (what
+ * may be given out: clear in the bitmap, in no preallocation, not freed by a transaction that has
+ * not committed), and the counters (everything clear in the bitmap is free, pending or preallocated
+ * or not).
  */
 
 #include <bsd/sys/tree.h>
@@ -30,7 +32,10 @@ struct mb_free_rec {
 };
 RB_HEAD(mb_free_tree, mb_free_rec);
 
-/* A group as the allocator keeps it; hangs on ext4_group_info, made at first use, never freed before unmount. */
+/*
+ * A group as the allocator keeps it; hangs on ext4_group_info, made at first use, never freed
+ * before unmount.
+ */
 struct mb_group {
 	struct ext4_group_info *g_info; /* [const after init] */
 	struct ext4_buddy *g_buddy;	/* [bg_lock] NULL: not in memory */
@@ -58,7 +63,10 @@ struct mb_tx {
 	LIST_ENTRY(mb_tx) tx_link;	   /* [mb_tx_lock] */
 };
 
-/* Preallocated blocks: used in the buddy, free in the bitmap. Every one of them is unused; what is used leaves the pa. */
+/*
+ * Preallocated blocks: used in the buddy, free in the bitmap. Every one of them is unused; what is
+ * used leaves the pa.
+ */
 struct mb_pa {
 	TAILQ_ENTRY(mb_pa) pa_link;	/* [mb_pa_lock] of its inode or of the locality group */
 	TAILQ_ENTRY(mb_pa) pa_lru;	/* [mb_pa_lock] */
@@ -86,8 +94,8 @@ struct ext4_mballoc {
 	_Atomic uint64_t mb_overhead; /* [atomic] blocks of metadata, 0: not computed */
 
 	/* groups: see mballoc_group.c */
-	_Atomic uint32_t *mb_lacks
-		[EXT4_BUDDY_ORDERS]; /* [atomic] bit set: the group has no chunk of that order or more */
+	/* [atomic] bit set: the group has no chunk of that order or more */
+	_Atomic uint32_t *mb_lacks[EXT4_BUDDY_ORDERS];
 	_Atomic uint32_t *mb_known;    /* [atomic] bit set: mb_lacks is exact, not hoped */
 	struct mutex mb_lru_lock;      /* LEAF */
 	TAILQ_HEAD(, mb_group) mb_lru; /* [mb_lru_lock] buddies in memory, oldest first */
@@ -126,7 +134,10 @@ int ext4_mb_groups_init(struct ext4_mballoc *mb);
 void ext4_mb_groups_exit(struct ext4_mballoc *mb);
 /* The group without its buddy. ERR_PTR when its descriptor is damaged. */
 struct mb_group *ext4_mb_group_get(struct super_block *sb, ext4_group_t group);
-/* The group with bg_lock held and the buddy in memory. Blocks for I/O. ERR_PTR: the group is not usable (it is left out from then on). */
+/*
+ * The group with bg_lock held and the buddy in memory. Blocks for I/O. ERR_PTR: the group is not
+ * usable (it is left out from then on).
+ */
 struct mb_group *ext4_mb_group_lock(struct super_block *sb, ext4_group_t group);
 static inline void ext4_mb_group_unlock(struct mb_group *g)
 {
@@ -134,20 +145,29 @@ static inline void ext4_mb_group_unlock(struct mb_group *g)
 }
 /* The hints of the group after its buddy changed. bg_lock held. */
 void ext4_mb_group_publish(struct ext4_mballoc *mb, struct mb_group *g);
-/* len blocks of a group whose buddy is not in memory became free: hints may be too low. bg_lock held. */
+/*
+ * len blocks of a group whose buddy is not in memory became free: hints may be too low. bg_lock
+ * held.
+ */
 void ext4_mb_group_hope(struct ext4_mballoc *mb, struct mb_group *g, uint32_t len);
-/* The first group in [from, end) that may have a chunk of `order` (known_only: surely had one a moment ago); end: none. */
+/*
+ * The first group in [from, end) that may have a chunk of `order` (known_only: surely had one a
+ * moment ago); end: none.
+ */
 ext4_group_t ext4_mb_next_group(struct ext4_mballoc *mb, unsigned order, ext4_group_t from,
 				ext4_group_t end, bool known_only);
 bool ext4_mb_group_known(struct ext4_mballoc *mb, ext4_group_t group);
-/* Blocks marked used in the buddy, in no bitmap, are free again; drops the pin that came with them. */
+/*
+ * Blocks marked used in the buddy, in no bitmap, are free again; drops the pin that came with them.
+ */
 void ext4_mb_give_back(struct ext4_mballoc *mb, struct mb_group *g, uint32_t start, uint32_t len);
 /* Drop a pin: the blocks are in the bitmap now. */
 void ext4_mb_unpin(struct mb_group *g);
 
 /*
- * The bitmap and the descriptor of a group, write access taken; then the bitmap's content lock and bg_lock (ext4_group_change()
- * takes the descriptor's, innermost). The bitmap (block or inode) is referenced between begin and end.
+ * The bitmap and the descriptor of a group, write access taken; then the bitmap's content lock and
+ * bg_lock (ext4_group_change() takes the descriptor's, innermost). The bitmap (block or inode) is
+ * referenced between begin and end.
  */
 struct mb_edit {
 	struct ext4_group_info *e_info;
@@ -193,7 +213,10 @@ bool ext4_mb_pa_use_inode(struct inode *inode, ext4_lblk_t lblk, uint32_t len,
 /* From the locality group's preallocation nearest to goal that has len blocks. */
 bool ext4_mb_pa_use_group(struct super_block *sb, uint32_t len, ext4_fsblk_t goal,
 			  struct mb_extent *out);
-/* Keep blocks for later; takes over their pin. inode NULL: locality group. Without memory they are given back. */
+/*
+ * Keep blocks for later; takes over their pin. inode NULL: locality group. Without memory they are
+ * given back.
+ */
 void ext4_mb_pa_add(struct super_block *sb, struct inode *inode, ext4_lblk_t lblk,
 		    const struct mb_extent *x);
 /* True if the inode has a preallocation that begins in [lblk, end): its start in *next. */
@@ -226,7 +249,10 @@ enum mb_claim_class { MB_CLAIM_USER, MB_CLAIM_ROOT, MB_CLAIM_POOL };
 /* Claim n blocks if that leaves what the class must leave. Never blocks. */
 bool ext4_mb_claim(struct ext4_mballoc *mb, uint64_t n, enum mb_claim_class class);
 void ext4_mb_unclaim(struct ext4_mballoc *mb, uint64_t n);
-/* Take one block of the metadata reserved for the inode's delayed blocks; false: there is none. And put it back. */
+/*
+ * Take one block of the metadata reserved for the inode's delayed blocks; false: there is none. And
+ * put it back.
+ */
 bool ext4_mb_take_reserved_meta(struct inode *inode);
 void ext4_mb_untake_reserved_meta(struct inode *inode);
 

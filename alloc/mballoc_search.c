@@ -4,21 +4,28 @@
  *
  * Passes, the first that finds something ends the search (cr0 .. cr3 of the kernel in our terms):
  *   goal    the run at the goal, if it continues the file: the extent grows;
- *   stripe  a request of a stripe or more: a run that begins on a stripe boundary, among a few groups near the goal;
- *   cr0     the nearest group with a chunk that surely holds everything wanted; in the group the first run after the goal
- *           that is long enough, among a bounded number of runs, else a chunk found by its order;
- *   cr1     a group whose chunks alone are too small but may have neighbours: runs of a few groups are looked through;
- *   cr2     less than wanted: the largest chunk that any known group has, nearest first, order by order;
+ *   near    metadata: the first free block after the goal in its group;
+ *   stripe  a request of a stripe or more: a run that begins on a stripe boundary, among a few
+ *           groups near the goal;
+ *   cr0     the nearest group with a chunk that surely holds everything wanted; in the group the
+ *           first run after the goal that is long enough, among a bounded number of runs, else a
+ *           chunk found by its order;
+ *   cr1     a group whose chunks alone are too small but may have neighbours: the runs of a few
+ *           groups are looked through;
+ *   cr2     less than wanted: the largest chunk that any known group has, order by order,
+ *           nearest first;
  *   cr3     any free block, whatever has to be read.
- * Bitmaps that are not in memory cost a read each: only a few are read in a search before cr3, and of those one
- * half only from groups whose free count makes success likely. A group that disappoints corrects its hint (mballoc_group.c),
- * so a fragmented file system costs each group once, not each request every group.
+ * Bitmaps that are not in memory cost a read each: only a few are read in a search before cr3, and
+ * of those one half only from groups whose free count makes success likely. A group that
+ * disappoints corrects its hint (mballoc_group.c), so a fragmented file system costs each group
+ * once, not each request every group.
  *
- * A file system with stripes that are nowhere free must not pay for looking: after a search without result the next ones
- * are skipped, twice as many after each further failure, up to a limit.
+ * A file system with stripes that are nowhere free must not pay for looking: after a search without
+ * result the next ones are skipped, twice as many after each further failure, up to a limit.
  *
- * Invariants: (1) what is returned was free in the buddy, is marked used there and holds a pin. (2) s_len <= s_want. (3) Each pass before cr3 looks
- * at a number of groups and runs that does not depend on the size of the device.
+ * Invariants: (1) what is returned was free in the buddy, is marked used there and holds a pin. (2)
+ * s_len <= s_want. (3) Each pass before cr3 looks at a number of groups and runs that does not
+ * depend on the size of the device.
  * Locking: one group's bg_lock at a time.
  */
 #include "alloc/mballoc_internal.h"
@@ -81,7 +88,8 @@ static uint32_t goal_offset(const struct mb_search *s, ext4_group_t group)
 }
 
 /*
- * May this group's bitmap be read now, if it has to be? Groups that are known, or cost no I/O, are free. all: yes, unless its count says that it is no use.
+ * May this group's bitmap be read now, if it has to be? Groups that are known, or cost no I/O, are
+ * free. all: yes, unless its count says that it is no use.
  */
 static bool may_look(struct mb_search *s, ext4_group_t group, unsigned order, bool all)
 {
@@ -179,7 +187,10 @@ static bool walk_next(struct walk *w, ext4_group_t *group)
 
 /* ---- Inside a group ---- */
 
-/* The first run of at least `want` blocks from `from` on, in the given number of runs; the longest seen in *best. */
+/*
+ * The first run of at least `want` blocks from `from` on, in the given number of runs; the longest
+ * seen in *best.
+ */
 static bool scan_runs(struct mb_search *s, const struct mb_group *g, uint32_t from, uint32_t max,
 		      struct ext4_free_run *best)
 {
@@ -229,7 +240,9 @@ static uint32_t stripe_align(const struct mb_search *s, const struct mb_group *g
 	return rest == 0 ? start : start + stripe - (uint32_t)rest;
 }
 
-/* The first aligned stripe in the group, and as many of the following ones as are wanted and free. */
+/*
+ * The first aligned stripe in the group, and as many of the following ones as are wanted and free.
+ */
 static bool take_stripes(struct mb_search *s, struct mb_group *g)
 {
 	struct ext4_free_run run = {goal_offset(s, g->g_info->bg_group), 0};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * mballoc_stats.c - the allocator's state as text, in the form of /proc/fs/ext4/DEV/mb_groups and mb_stats.
+ * mballoc_stats.c - the allocator's state as text, in the form of /proc/fs/ext4/DEV/mb_groups and
+ * mb_stats.
  *
  * Invariants: (1) printing reads no disk: only groups whose buddy is in memory are shown.
  * Locking: one bg_lock at a time, to copy the numbers.

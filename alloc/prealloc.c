@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * prealloc.c - blocks kept aside in memory for what a file, or small files in general, will write next.
+ * prealloc.c - blocks kept aside in memory for what a file, or small files in general, will write
+ * next.
  *
- * An allocation that took more than was asked leaves the rest as a preallocation (pa). A pa of an inode stands for a range of logical
- * blocks and gives the physical block that belongs to each; a pa of the locality group gives its blocks from the front to any small
- * file, so that small files lie side by side. A pa holds only blocks that nobody uses: taking some from its middle leaves two pas. So
- * giving one back needs no bitmap, no handle and no I/O.
+ * An allocation that took more than was asked leaves the rest as a preallocation (pa). A pa of an
+ * inode stands for a range of logical blocks and gives the physical block that belongs to each; a
+ * pa of the locality group gives its blocks from the front to any small file, so that small files
+ * lie side by side. A pa holds only blocks that nobody uses: taking some from its middle leaves two
+ * pas. So giving one back needs no bitmap, no handle and no I/O.
  *
- * Invariants: (1) every block of a pa is used in the buddy and free in the bitmap. (2) A pa holds one pin of its group. (3) pas of an inode do
- * not overlap, logically or physically. (4) Their number is bounded: the oldest goes when there are too many.
- * Locking: mb_pa_lock for lists and ranges, for a few list operations at a time; bg_lock is never taken inside it. A pa that left the
- * lists belongs to whoever took it out.
+ * Invariants: (1) every block of a pa is used in the buddy and free in the bitmap. (2) A pa holds
+ * one pin of its group. (3) pas of an inode do not overlap, logically or physically. (4) Their
+ * number is bounded: the oldest goes when there are too many.
+ * Locking: mb_pa_lock for lists and ranges, for a few list operations at a time; bg_lock is never
+ * taken inside it. A pa that left the lists belongs to whoever took it out.
  */
 #include "alloc/mballoc_internal.h"
 
@@ -68,7 +71,10 @@ static uint32_t drop_pa(struct ext4_mballoc *mb, struct mb_pa *pa)
 
 /* ---- Adding ---- */
 
-/* A pa that has to go because its list or the file system has too many, taken out; NULL if there are not. ia NULL: locality group. */
+/*
+ * A pa that has to go because its list or the file system has too many, taken out; NULL if there
+ * are not. ia NULL: locality group.
+ */
 static struct mb_pa *surplus_pa(struct ext4_mballoc *mb, struct ext4_inode_alloc *ia)
 {
 	uint32_t n = ia != NULL ? atomic_load(&ia->ia_nr_pas) : mb->mb_nr_lg;
@@ -111,7 +117,10 @@ void ext4_mb_pa_add(struct super_block *sb, struct inode *inode, ext4_lblk_t lbl
 
 /* ---- Using ---- */
 
-/* Take [offset, offset+len) out of a pa; what is before and after stays. False without memory for the second part. */
+/*
+ * Take [offset, offset+len) out of a pa; what is before and after stays. False without memory for
+ * the second part.
+ */
 static bool cut_pa(struct ext4_mballoc *mb, struct mb_pa *pa, uint32_t offset, uint32_t len,
 		   struct mb_extent *out)
 {

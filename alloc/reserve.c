@@ -2,25 +2,31 @@
 /*
  * reserve.c - who may count on how many free blocks.
  *
- * One number, mb_unclaimed, says how many free blocks nobody has claimed. An allocation claims before it searches; a delayed write reserves, for
- * its data and for the index blocks they may need, and so never meets a full disk in writeback. Each class of callers leaves
- * something: users the root reserve and the pool, root the pool, splits and conversions nothing. A claim is one
- * compare-and-swap. Blocks freed in a transaction that has not committed count as free here: who finds none of them allocatable yet
- * commits and tries again.
+ * One number, mb_unclaimed, says how many free blocks nobody has claimed. An allocation claims
+ * before it searches; a delayed write reserves, for its data and for the index blocks they may
+ * need, and so never meets a full disk in writeback. Each class of callers leaves something: users
+ * the root reserve and the pool, root the pool, splits and conversions nothing. A claim is one
+ * compare-and-swap. Blocks freed in a transaction that has not committed count as free here: who
+ * finds none of them allocatable yet commits and tries again.
  *
  *   reserve        unclaimed -n            dirty +n
  *   release        unclaimed +n            dirty -n
- *   allocate, delayed   unclaimed -n  free -n      then ext4_da_update_reserve_space(): unclaimed +n  dirty -n
- *   allocate, other     claim: unclaimed -n        then free -n, what was not used: unclaimed +
+ *   allocate       unclaimed -n  free -n   a delayed block, and then
+ *                  unclaimed +n            dirty -n   in ext4_da_update_reserve_space()
+ *   allocate       claim: unclaimed -n, then free -n; what was not used: unclaimed +
  *   free           unclaimed +n  free +n
  *
- * Metadata: a bound on the blocks that the inode's delayed blocks can need, were each an extent of its own. It grows with the
- * reservation, shrinks with it, and ends when the inode has no delayed block. An index block allocated meanwhile is taken out of it.
- * ext4: fs/ext4/inode.c ext4_da_reserve_space(), ext4_da_update_reserve_space(); the bound follows ext4_ext_calc_metadata_amount().
+ * Metadata: a bound on the blocks that the inode's delayed blocks can need, were each an extent of
+ * its own. It grows with the reservation, shrinks with it, and ends when the inode has no delayed
+ * block. An index block allocated meanwhile is taken out of it. ext4: fs/ext4/inode.c
+ * ext4_da_reserve_space(), ext4_da_update_reserve_space(); the bound follows
+ * ext4_ext_calc_metadata_amount().
  *
- * Invariants: (1) with nothing on its way: unclaimed = free - dirty - dirty_meta. (2) mb_dirty and mb_dirty_meta are the sums over the inodes. (3) ia_reserved
- * is the number of delayed blocks in the status tree whenever i_data_sem is free. (4) ia_reserved 0 implies ia_reserved_meta 0.
- * Locking: i_data_sem for write for a change of an inode's delayed blocks; i_es_lock for its counts. Claims take no lock.
+ * Invariants: (1) with nothing on its way: unclaimed = free - dirty - dirty_meta. (2) mb_dirty and
+ * mb_dirty_meta are the sums over the inodes. (3) ia_reserved is the number of delayed blocks in
+ * the status tree whenever i_data_sem is free. (4) ia_reserved 0 implies ia_reserved_meta 0.
+ * Locking: i_data_sem for write for a change of an inode's delayed blocks; i_es_lock for its
+ * counts. Claims take no lock.
  */
 #include "alloc/mballoc_internal.h"
 
@@ -91,7 +97,10 @@ static uint32_t extent_meta(const struct inode *inode, uint32_t blocks, uint32_t
 
 	if (depth == 0 && (uint64_t)entries + blocks <= ROOT_EXTENTS)
 		return 0;
-	/* In one place leaves are filled; in many they may be left half full, and each place may split one that is there. */
+	/*
+	 * In one place leaves are filled; in many they may be left half full, and each place may
+	 * split one that is there.
+	 */
 	level = runs > 1 ? div_up(blocks, per_block / 2) : div_up(blocks, per_block);
 	if (depth > 0)
 		level += runs;
@@ -286,7 +295,10 @@ int ext4_da_reserve_range(struct inode *inode, ext4_lblk_t lblk, ext4_lblk_t len
 
 /* ---- Ending reservations ---- */
 
-/* n delayed blocks of the inode are not delayed any more. i_data_sem held for write. Returns the blocks that are unclaimed again. */
+/*
+ * n delayed blocks of the inode are not delayed any more. i_data_sem held for write. Returns the
+ * blocks that are unclaimed again.
+ */
 static uint64_t end_reservation(struct inode *inode, uint32_t n)
 {
 	struct ext4_mballoc *mb = ext4_mb(inode->i_sb);

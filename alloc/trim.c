@@ -4,7 +4,8 @@
  *
  * A run is taken out of the buddy while it is discarded, so that nobody writes to it meanwhile.
  *
- * Invariants: (1) only blocks that are free in the buddy are discarded: nothing preallocated, nothing whose freeing has not committed.
+ * Invariants: (1) only blocks that are free in the buddy are discarded: nothing preallocated,
+ * nothing whose freeing has not committed.
  * Locking: bg_lock to take a run and to put it back; none during the discard.
  */
 #include "alloc/mballoc_internal.h"

@@ -2,8 +2,9 @@
 #ifndef TESTS_UNIT_ALLOC_FIXTURE_H
 #define TESTS_UNIT_ALLOC_FIXTURE_H
 /*
- * A real file system in memory, mounted by ext4/ and alloc/ alone: no evictions, no page cache. Files named f0, f1, ... are made by debugfs,
- * so that what the tests map is reachable and e2fsck can judge it.
+ * A real file system in memory, mounted by ext4/ and alloc/ alone: no evictions, no page cache.
+ * Files named f0, f1, ... are made by debugfs, so that what the tests map is reachable and e2fsck
+ * can judge it.
  */
 
 #include <check.h>
@@ -70,7 +71,7 @@ static inline void fix_open(struct fix *f, const char *mke2fs_args, uint64_t siz
 	f->stripe = -1;
 	f->files = files;
 	for (unsigned i = 0; i < files; i++)
-		used += (size_t)sprintf(commands + used, "write /dev/null f%u\n", i);
+		used += (size_t)snprintf(commands + used, 32, "write /dev/null f%u\n", i);
 	f->image = testlib_mkfs_debugfs(mke2fs_args, size_bytes, files > 0 ? commands : NULL);
 	ck_assert(!IS_ERR(f->image));
 	free(commands);
@@ -141,7 +142,10 @@ static inline int fix_free(struct fix *f, struct inode *inode, ext4_fsblk_t bloc
 	return err;
 }
 
-/* Map [lblk, lblk+len) for writing, in as many pieces as it takes; the size follows. Returns 0 or the error met. */
+/*
+ * Map [lblk, lblk+len) for writing, in as many pieces as it takes; the size follows. Returns 0 or
+ * the error met.
+ */
 static inline int fix_write(struct fix *f, struct inode *inode, ext4_lblk_t lblk, uint32_t len,
 			    unsigned flags)
 {

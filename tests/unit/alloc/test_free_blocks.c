@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * test_free_blocks.c - what may be freed, when it may be used again, and FITRIM and statfs, which look at the same state.
+ * test_free_blocks.c - what may be freed, when it may be used again, and FITRIM and statfs, which
+ * look at the same state.
  *
  * Invariants: (1) a wrong free changes nothing on the disk.
  * Locking: none.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * test_ialloc.c - inode numbers: given out once, not before their freeing is safe, in good places, with clean slots.
+ * test_ialloc.c - inode numbers: given out once, not before their freeing is safe, in good places,
+ * with clean slots.
  *
  * Invariants: (1) every inode made here is freed in the end, so that e2fsck finds no orphan.
  * Locking: the threaded test gives each thread inodes of its own.

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * test_mballoc.c - block allocation on real file systems: nothing is given out twice, accounts are exact, placement is good, effort is bounded.
+ * test_mballoc.c - block allocation on real file systems: nothing is given out twice, accounts are
+ * exact, placement is good, effort is bounded.
  *
- * Invariants: (1) a model keeps who has which block; each allocation must come from what the model has free. (2) e2fsck is content at the end.
+ * Invariants: (1) a model keeps who has which block; each allocation must come from what the model
+ * has free. (2) e2fsck is content at the end.
  * Locking: the threaded test gives each thread an inode of its own.
  */
 #include "tests/unit/alloc/alloc_fixture.h"
@@ -618,7 +620,9 @@ START_TEST(threads_write_and_punch_files_of_their_own)
 	fix_mount(&f);
 	for (unsigned i = 0; i < THREADS; i++) {
 		workers[i] = (struct worker){.f = &f, .inode = fix_file(&f, i), .seed = i + 77};
-		/* One block at the end that stays, so that the size is right whatever is punched. */
+		/*
+		 * One block at the end that stays, so that the size is right whatever is punched.
+		 */
 		ck_assert_int_eq(fix_write(&f, workers[i].inode, 900, 1, 0), 0);
 	}
 	for (unsigned i = 0; i < THREADS; i++)

@@ -2,7 +2,8 @@
 /*
  * test_prealloc.c - preallocated blocks: who gets them, and that every one comes back.
  *
- * Invariants: (1) after everything was given back the buddies say free for exactly what the bitmaps have clear.
+ * Invariants: (1) after everything was given back the buddies say free for exactly what the bitmaps
+ * have clear.
  * Locking: none.
  */
 #include "tests/unit/alloc/alloc_fixture.h"

@@ -2,7 +2,8 @@
 /*
  * test_reserve.c - delayed blocks are counted exactly, and nobody is promised what is not there.
  *
- * Invariants: (1) unclaimed = free - delayed - their metadata whenever nothing is on its way. (2) Everything ends at 0.
+ * Invariants: (1) unclaimed = free - delayed - their metadata whenever nothing is on its way. (2)
+ * Everything ends at 0.
  * Locking: the threaded test gives each thread an inode of its own.
  */
 #include "tests/unit/alloc/alloc_fixture.h"
@@ -113,7 +114,10 @@ START_TEST(metadata_is_reserved_with_the_data_and_ends_with_it)
 }
 END_TEST
 
-/* Reserve until there is nothing left, map all of it: no allocation may fail. Single blocks far apart need the most metadata. */
+/*
+ * Reserve until there is nothing left, map all of it: no allocation may fail. Single blocks far
+ * apart need the most metadata.
+ */
 static void fill_delayed(const char *args, ext4_lblk_t step, uint64_t bytes)
 {
 	ext4_lblk_t n = 0;
