@@ -216,6 +216,16 @@ static int clear_list(struct super_block *sb)
 	return ext4_journal_stop(handle, put_head(handle, sb, 0));
 }
 
+/* The rest of the list is lost if the link to it is bad: e2fsck's work. */
+static void check_next(struct inode *inode)
+{
+	if (inode->i_dtime == 0 ||
+	    (inode->i_dtime != inode->i_ino && ext4_valid_dir_ino(inode->i_sb, inode->i_dtime)))
+		return;
+	ext4_error(inode->i_sb, inode->i_ino, "bad link in the orphan list");
+	inode->i_dtime = 0;
+}
+
 static int process_head(struct super_block *sb, uint32_t ino)
 {
 	struct inode *inode = get_orphan(sb, ino);
@@ -235,6 +245,7 @@ static int process_head(struct super_block *sb, uint32_t ino)
 	}
 	link_in_memory_locked(inode);
 	mutex_unlock(&sb->s_orphan_lock);
+	check_next(inode);
 	return process(sb, inode);
 }
 
