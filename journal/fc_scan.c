@@ -79,7 +79,6 @@ static enum fc_step take_tail(struct fc_scan *fs, const uint8_t *tl)
 	if (get_le32(value) != fs->fs_tid || get_le32(value + 4) != crc)
 		return FC_ENDS;
 	fs->fs_nr = fs->fs_seen;
-	fs->fs_any = true;
 	return FC_GOES_ON;
 }
 

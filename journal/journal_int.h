@@ -363,7 +363,6 @@ struct fc_scan {
 	unsigned fs_room;
 	uint32_t fs_crc;
 	tid_t fs_tid; /* the transaction that the fast commits follow */
-	bool fs_any;  /* a fast commit is complete */
 };
 /* Scan the area's bytes, which stay alive as long as the records. 0, or a negative errno for a format that is not known. */
 int jbd2_fc_scan(struct fc_scan *fs, const uint8_t *area, uint32_t blocks, uint32_t block_bytes);

@@ -11,6 +11,7 @@
 
 #include "tests/lib/crash.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/slowdev.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/testlib.h"
 #include "tests/unit/journal/fixture.h"
@@ -376,6 +377,104 @@ START_TEST(concurrent_fsyncs_share_commits)
 }
 END_TEST
 
+/* ---- A freed block and a checkpoint that is writing it ---- */
+
+struct late {
+	struct jbd2_commit_cb lt_cb;
+	_Atomic int lt_calls;
+};
+
+static void late_cb(struct jbd2_commit_cb *cb, int error)
+{
+	ck_assert_int_eq(error, 0);
+	atomic_fetch_add(&((struct late *)cb)->lt_calls, 1);
+}
+
+static void *checkpointer(void *arg)
+{
+	ck_assert_int_eq(jbd2_checkpoint_all(arg), 0);
+	return NULL;
+}
+
+START_TEST(a_freed_block_is_not_given_back_while_it_is_being_written)
+{
+	static const struct fx_shape shape = {.fs_block_bytes = 1024};
+	struct work *w = malloc(sizeof(*w));
+	struct fixture *f = &w->w_f;
+	struct late lt = {.lt_cb.cb_fn = late_cb};
+	struct blkdev *slow;
+	pthread_t thread;
+	handle_t *h;
+	tid_t tid;
+
+	load(w, &shape);
+	slow = slowdev_open(f->f_dev);
+	f->f_dev = slow;
+	f->f_log_dev = slow;
+	fx_load(f);
+	fx_write_one(f, FX_META, 1);
+	ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
+	slowdev_hold(slow, REQ_OP_WRITE, true);
+	ck_assert_int_eq(pthread_create(&thread, NULL, checkpointer, f->f_j), 0);
+	slowdev_wait_held(slow, 1);
+	slowdev_hold(slow, REQ_OP_WRITE, false);
+	ck_assert(bh_writes_in_flight(f->f_cache, FX_META, 1));
+	/* The commit itself goes on, and is durable. */
+	h = jbd2_journal_start(f->f_j, HT_MISC, 1, 1);
+	tid = jbd2_handle_tid(h);
+	ck_assert_int_eq(jbd2_journal_revoke(h, FX_META, NULL), 0);
+	jbd2_journal_callback_add(h, &lt.lt_cb);
+	ck_assert_int_eq(jbd2_journal_stop(h), 0);
+	ck_assert_int_eq(jbd2_log_wait_commit(f->f_j, tid), 0);
+	usleep(20000);
+	ck_assert_int_eq(atomic_load(&lt.lt_calls), 0);
+	slowdev_release_all(slow);
+	ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
+	ck_assert_int_eq(atomic_load(&lt.lt_calls), 1);
+	ck_assert(!bh_writes_in_flight(f->f_cache, FX_META, 1));
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(fx_unload(f), 0);
+	fx_close(f);
+	free(w);
+}
+END_TEST
+
+/* ---- Memory ---- */
+
+START_TEST(what_the_journal_holds_is_bounded)
+{
+	static const struct fx_shape shapes[] = {
+		{.fs_block_bytes = 1024, .fs_log_blocks = 60000, .fs_external = true},
+		{.fs_block_bytes = 1024, .fs_log_blocks = 60000, .fs_no_log = true}};
+	struct work *w = malloc(sizeof(*w));
+	struct fixture *f = &w->w_f;
+	uint64_t most = 0;
+
+	load(w, &shapes[_i]);
+	f->f_cache = bh_cache_create(f->f_dev, 1024, 8 << 20);
+	f->f_params.jp_cache = f->f_cache;
+	f->f_j = jbd2_journal_init(&f->f_params);
+	ck_assert(!IS_ERR(f->f_j));
+	ck_assert_int_eq(jbd2_journal_load(f->f_j), 0);
+	/* 40 MiB of different blocks through a cache of 8 MiB, with a log that could take them all. */
+	for (unsigned i = 0; i < 2000; i++) {
+		handle_t *h = fx_start(f, 20);
+
+		for (unsigned k = 0; k < 20; k++)
+			fx_write(f, h, FX_META + (uint64_t)i * 20 + k, i + 1);
+		ck_assert_int_eq(jbd2_journal_stop(h), 0);
+		if (bh_cache_bytes(f->f_cache) > most)
+			most = bh_cache_bytes(f->f_cache);
+	}
+	ck_assert_uint_le(most, 8 << 20);
+	ck_assert_int_eq(fx_unload(f), 0);
+	for (unsigned i = 0; i < 2000; i++)
+		ck_assert(fx_disk_is(f, FX_META + (uint64_t)i * 20 + 7, i + 1));
+	fx_close(f);
+	free(w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("journal/threads");
@@ -389,6 +488,8 @@ int main(void)
 	tcase_add_test(tc, each_cut_of_a_threaded_run_has_whole_handles);
 	tcase_add_test(tc, a_transaction_commits_when_its_time_is_over);
 	tcase_add_test(tc, concurrent_fsyncs_share_commits);
+	tcase_add_test(tc, a_freed_block_is_not_given_back_while_it_is_being_written);
+	tcase_add_loop_test(tc, what_the_journal_holds_is_bounded, 0, 2);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);
