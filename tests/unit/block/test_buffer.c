@@ -354,6 +354,57 @@ START_TEST(write_many_is_stable_and_reports_each_failure)
 }
 END_TEST
 
+START_TEST(each_block_of_a_merged_write_is_in_flight)
+{
+	static struct many_job job;
+	pthread_t thread;
+
+	setup(BLOCKS * BS);
+	for (unsigned i = 0; i < 4; i++)
+		job.mj_bhs[i] = bh_read(cache, 200 + i);
+	slowdev_hold(dev, REQ_OP_WRITE, true);
+	pthread_create(&thread, NULL, write_four, &job);
+	slowdev_wait_held(dev, 1);
+	ck_assert_uint_eq(slowdev_held(dev), 1);
+	for (uint64_t b = 198; b < 206; b++)
+		ck_assert(bh_writes_in_flight(cache, b, 1) == (b >= 200 && b < 204));
+	ck_assert(bh_writes_in_flight(cache, 203, 100));
+	ck_assert(!bh_writes_in_flight(cache, 204, 100));
+	ck_assert(!bh_writes_in_flight(cache, 0, 200));
+	slowdev_release_all(dev);
+	pthread_join(thread, NULL);
+	ck_assert(!bh_writes_in_flight(cache, 0, BLOCKS));
+	for (unsigned i = 0; i < 4; i++)
+		bh_put(job.mj_bhs[i]);
+	teardown();
+}
+END_TEST
+
+START_TEST(write_copies_leaves_the_buffers_alone)
+{
+	static uint8_t content[300][BS];
+	const uint8_t *data[300];
+	struct buffer_head *bhs[300];
+
+	setup(BLOCKS * BS);
+	for (unsigned i = 0; i < 300; i++) {
+		bhs[i] = bh_read(cache, 400 + i);
+		bh_set(bhs[i], BH_DIRTY);
+		pattern_fill(content[i], BS, 7000 + i, 0);
+		data[i] = content[i];
+	}
+	ck_assert_int_eq(bh_write_copies(bhs, data, 300, 0), 0);
+	ck_assert_uint_eq(counter_read(&dev->bd_stats.s_requests[REQ_OP_WRITE]), 2);
+	for (unsigned i = 0; i < 300; i++) {
+		pattern_check(disk + (400 + i) * BS, BS, 7000 + i, 0);
+		pattern_check(bhs[i]->b_data, BS, 400 + i, 0);
+		ck_assert(bh_test(bhs[i], BH_DIRTY));
+		bh_put(bhs[i]);
+	}
+	teardown();
+}
+END_TEST
+
 START_TEST(forget_drops_dirty_but_not_what_the_journal_holds)
 {
 	struct buffer_head *journaled, *bh;
@@ -454,15 +505,16 @@ END_TEST
 
 int main(void)
 {
-	return RUN_TESTS("block/buffer", a_block_has_one_buffer,
-			 read_takes_the_disk_once_and_errors_are_not_cached,
-			 concurrent_readers_share_one_read,
-			 a_read_never_overwrites_what_was_filled_in,
-			 readahead_reads_neighbours_in_one_request_and_skips_known_blocks,
-			 find_and_get_beside_a_readahead, one_write_of_a_block_at_a_time,
-			 a_forgotten_buffer_is_still_in_flight,
-			 write_many_merges_neighbours_and_skips_duplicates,
-			 write_many_is_stable_and_reports_each_failure,
-			 forget_drops_dirty_but_not_what_the_journal_holds,
-			 limit_evicts_clean_in_lru_order_and_keeps_the_rest, many_threads);
+	return RUN_TESTS(
+		"block/buffer", a_block_has_one_buffer,
+		read_takes_the_disk_once_and_errors_are_not_cached,
+		concurrent_readers_share_one_read, a_read_never_overwrites_what_was_filled_in,
+		readahead_reads_neighbours_in_one_request_and_skips_known_blocks,
+		find_and_get_beside_a_readahead, one_write_of_a_block_at_a_time,
+		a_forgotten_buffer_is_still_in_flight,
+		write_many_merges_neighbours_and_skips_duplicates,
+		write_many_is_stable_and_reports_each_failure,
+		each_block_of_a_merged_write_is_in_flight, write_copies_leaves_the_buffers_alone,
+		forget_drops_dirty_but_not_what_the_journal_holds,
+		limit_evicts_clean_in_lru_order_and_keeps_the_rest, many_threads);
 }

@@ -304,6 +304,25 @@ START_TEST(a_flush_in_flight_covers_nothing_yet)
 }
 END_TEST
 
+START_TEST(a_write_that_ends_during_the_flush_is_not_covered)
+{
+	static struct write first, during;
+	struct bio flush;
+
+	setup_memory();
+	start_write(&first, 1, 11, 0);
+	slowdev_hold(slow, REQ_OP_FLUSH, true);
+	start_flush(&flush);
+	start_write(&during, 2, 22, 0);
+	slowdev_release_all(slow);
+	ck_assert_uint_eq(log_entry_count(dev), 3);
+	ck_assert_uint_eq(crash_barrier(dev, 3), 1);
+	ck_assert_uint_eq(after_cut(3, 1), 11);
+	ck_assert_uint_eq(after_cut(3, 2), 0);
+	teardown();
+}
+END_TEST
+
 START_TEST(an_older_write_never_replaces_a_durable_one)
 {
 	static struct write w;
@@ -454,13 +473,15 @@ END_TEST
 
 int main(void)
 {
-	return RUN_TESTS(
-		"block/filter_log", file_has_the_format_of_dm_log_writes,
-		header_is_brought_up_to_date_at_flush_and_mark_and_close,
-		file_order_shows_what_a_flush_covers, failed_requests_promise_nothing,
-		a_write_nobody_waited_for_before_the_flush_is_lost,
-		a_flush_in_flight_covers_nothing_yet, an_older_write_never_replaces_a_durable_one,
-		random_cuts_keep_lose_and_tear, base_image_moved_forward_gives_the_same_cut,
-		memory_that_changes_in_flight_is_noticed, marks_are_bounded_and_reads_pass,
-		stacking_by_name);
+	return RUN_TESTS("block/filter_log", file_has_the_format_of_dm_log_writes,
+			 header_is_brought_up_to_date_at_flush_and_mark_and_close,
+			 file_order_shows_what_a_flush_covers, failed_requests_promise_nothing,
+			 a_write_nobody_waited_for_before_the_flush_is_lost,
+			 a_flush_in_flight_covers_nothing_yet,
+			 a_write_that_ends_during_the_flush_is_not_covered,
+			 an_older_write_never_replaces_a_durable_one,
+			 random_cuts_keep_lose_and_tear,
+			 base_image_moved_forward_gives_the_same_cut,
+			 memory_that_changes_in_flight_is_noticed, marks_are_bounded_and_reads_pass,
+			 stacking_by_name);
 }
