@@ -24,7 +24,7 @@
 /* ---- Counters ---- */
 
 struct counts {
-	uint64_t n_free, n_inodes, n_dirs;
+	uint64_t n_free, n_inodes;
 };
 
 /* A damaged group counts as full. */
@@ -37,14 +37,13 @@ static void sum_descriptors(struct super_block *sb, struct counts *n)
 			continue;
 		n->n_free += atomic_load(&gi->bg_free_blocks);
 		n->n_inodes += atomic_load(&gi->bg_free_inodes);
-		n->n_dirs += atomic_load(&gi->bg_used_dirs);
 	}
 }
 
 static void init_counters(struct ext4_mballoc *mb)
 {
 	struct super_block *sb = mb->mb_sb;
-	struct counts n = {0, 0, 0};
+	struct counts n = {0, 0};
 
 	if (sb->s_clean_at_mount) {
 		n.n_free = ext4_sb_free_blocks_at_mount(sb);
@@ -55,8 +54,6 @@ static void init_counters(struct ext4_mballoc *mb)
 	atomic_store(&mb->mb_free, (int64_t)n.n_free);
 	atomic_store(&mb->mb_unclaimed, (int64_t)n.n_free);
 	atomic_store(&mb->mb_free_inodes, (int64_t)n.n_inodes);
-	/* Only a measure for spreading: after a clean mount it counts from 0. */
-	atomic_store(&mb->mb_dirs, (int64_t)n.n_dirs);
 	mb->mb_pool = sb->s_blocks_count / POOL_PART;
 	if (mb->mb_pool > POOL_MAX)
 		mb->mb_pool = POOL_MAX;

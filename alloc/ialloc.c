@@ -36,6 +36,7 @@
 #include "util/time.h"
 
 #define MAX_FLEX_LOOKS 64u /* flex groups compared for a directory */
+#define NEAR_FLEX 8u	   /* flex groups looked at around a directory's parent */
 #define MAX_HASH_PROBES 16u
 
 #ifndef EXT4_EXTENTS_FL
@@ -149,30 +150,38 @@ static uint32_t spread_dir(struct super_block *sb, const char *name)
 	return best;
 }
 
+/*
+ * What a directory wants of a flex group; means are over the file system, of directories over the
+ * neighbourhood.
+ */
+static bool has_room(struct super_block *sb, const struct flex_counts *f, uint64_t mean_dirs)
+{
+	struct ext4_mballoc *mb = ext4_mb(sb);
+	uint64_t inodes = (uint64_t)sb->s_inodes_per_group << flex_bits(sb);
+	uint64_t blocks = (uint64_t)sb->s_blocks_per_group << flex_bits(sb);
+
+	return f->f_free_inodes > 0 && f->f_free_blocks > 0 &&
+	       f->f_dirs < mean_dirs + inodes / 16 + 1 &&
+	       f->f_free_inodes + inodes / 4 >= mean_of(&mb->mb_free_inodes, nr_flex(sb)) &&
+	       f->f_free_blocks + blocks / 4 >= mean_of(&mb->mb_free, nr_flex(sb));
+}
+
 /* The first flex group from the parent's on that is not crowded; UINT32_MAX: none. */
 static uint32_t near_dir(struct super_block *sb, ext4_group_t parent)
 {
-	struct ext4_mballoc *mb = ext4_mb(sb);
+	struct flex_counts f[NEAR_FLEX];
 	uint32_t n = nr_flex(sb);
-	uint64_t inodes_per_flex = (uint64_t)sb->s_inodes_per_group << flex_bits(sb);
-	uint64_t blocks_per_flex = (uint64_t)sb->s_blocks_per_group << flex_bits(sb);
-	uint64_t max_dirs = mean_of(&mb->mb_dirs, n) + inodes_per_flex / 16;
-	uint64_t mean_inodes = mean_of(&mb->mb_free_inodes, n);
-	uint64_t mean_blocks = mean_of(&mb->mb_free, n);
-	uint64_t min_inodes =
-		mean_inodes > inodes_per_flex / 4 ? mean_inodes - inodes_per_flex / 4 : 1;
-	uint64_t min_blocks =
-		mean_blocks > blocks_per_flex / 4 ? mean_blocks - blocks_per_flex / 4 : 1;
+	uint32_t first = parent >> flex_bits(sb);
+	uint32_t looks = n < NEAR_FLEX ? n : NEAR_FLEX;
+	uint64_t dirs = 0;
 
-	for (uint32_t i = 0; i < n && i < MAX_FLEX_LOOKS; i++) {
-		uint32_t flex = (uint32_t)(((uint64_t)(parent >> flex_bits(sb)) + i) % n);
-		struct flex_counts f;
-
-		count_flex(sb, flex, &f);
-		if (f.f_dirs < max_dirs && f.f_free_inodes >= min_inodes &&
-		    f.f_free_blocks >= min_blocks)
-			return flex;
+	for (uint32_t i = 0; i < looks; i++) {
+		count_flex(sb, (uint32_t)(((uint64_t)first + i) % n), &f[i]);
+		dirs += f[i].f_dirs;
 	}
+	for (uint32_t i = 0; i < looks; i++)
+		if (has_room(sb, &f[i], dirs / looks))
+			return (uint32_t)(((uint64_t)first + i) % n);
 	return UINT32_MAX;
 }
 
@@ -182,13 +191,15 @@ static uint32_t near_dir(struct super_block *sb, ext4_group_t parent)
 static ext4_group_t group_in_flex(struct super_block *sb, uint32_t flex, ext4_group_t from)
 {
 	uint32_t size = UINT32_C(1) << flex_bits(sb);
-	uint64_t first = (uint64_t)flex << flex_bits(sb);
+	ext4_group_t first = flex << flex_bits(sb);
 
+	if (size > sb->s_groups_count - first)
+		size = sb->s_groups_count - first;
 	for (uint32_t i = 0; i < size; i++) {
-		uint64_t group = first + ((from % size) + i) % size;
+		ext4_group_t group = first + (from - first + i) % size;
 
-		if (group < sb->s_groups_count && free_inodes(sb, (ext4_group_t)group) > 0)
-			return (ext4_group_t)group;
+		if (free_inodes(sb, group) > 0)
+			return group;
 	}
 	return sb->s_groups_count;
 }
@@ -482,13 +493,11 @@ static void untake_number(const struct creation *c)
 		(void)clear_number(c->c_handle, c->c_sb, g, c->c_bit, S_ISDIR(c->c_mode), false);
 }
 
-static void count_inodes(struct super_block *sb, int n, bool dir)
+static void count_inodes(struct super_block *sb, int n)
 {
 	struct ext4_mballoc *mb = ext4_mb(sb);
 
 	atomic_fetch_sub(&mb->mb_free_inodes, n);
-	if (dir)
-		atomic_fetch_add(&mb->mb_dirs, n);
 }
 
 struct inode *ext4_new_inode(handle_t *handle, struct inode *dir, uint16_t mode,
@@ -513,13 +522,13 @@ struct inode *ext4_new_inode(handle_t *handle, struct inode *dir, uint16_t mode,
 	if (IS_ERR(inode)) {
 		/* In use in memory: the bit is right now, it was wrong before. */
 		if (PTR_ERR(inode) == -EFSCORRUPTED)
-			count_inodes(sb, 1, S_ISDIR(mode));
+			count_inodes(sb, 1);
 		else
 			untake_number(&c);
 		return inode;
 	}
 	fill_inode(&c, inode);
-	count_inodes(sb, 1, S_ISDIR(mode));
+	count_inodes(sb, 1);
 	return inode;
 }
 
@@ -574,7 +583,7 @@ int ext4_free_inode(handle_t *handle, struct inode *inode)
 		return err;
 	atomic_fetch_add(&mb->mb_pending_inodes, 1);
 	ext4_mb_tx_add_ino(tx, ino);
-	count_inodes(sb, -1, S_ISDIR(inode->i_mode));
+	count_inodes(sb, -1);
 	return 0;
 }
 

@@ -225,6 +225,17 @@ static void keep_rest(struct request *r, const struct mb_search *s, struct mb_ex
 	}
 }
 
+/* Indirect blocks have 32-bit block numbers. */
+static ext4_group_t end_group(struct request *r)
+{
+	struct super_block *sb = r->r_sb;
+	uint64_t limit = UINT64_C(1) << 32;
+
+	if (ext4_is_extents(r->r_inode) || sb->s_blocks_count <= limit)
+		return sb->s_groups_count;
+	return ext4_group_of_block(sb, limit);
+}
+
 static int search(struct request *r, uint32_t want, struct mb_extent *x)
 {
 	struct mb_search s;
@@ -236,6 +247,11 @@ static int search(struct request *r, uint32_t want, struct mb_extent *x)
 	s.s_min = r->r_len;
 	s.s_try_goal = r->r_try_goal;
 	s.s_data = (r->r_ar->ar_flags & EXT4_MB_HINT_DATA) != 0;
+	s.s_end = end_group(r);
+	if (ext4_group_of_block(r->r_sb, s.s_goal) >= s.s_end) {
+		s.s_goal = r->r_sb->s_first_data_block;
+		s.s_try_goal = false;
+	}
 	if (!ext4_mb_search(&s))
 		return s.s_err == -ENOMEM ? -ENOMEM : -ENOSPC;
 	keep_rest(r, &s, x);
@@ -419,7 +435,8 @@ ext4_fsblk_t ext4_new_meta_block(handle_t *handle, struct inode *inode, ext4_fsb
 {
 	struct ext4_allocation_request ar = {.ar_inode = inode, .ar_len = 1, .ar_goal = goal};
 	struct ext4_mballoc *mb = ext4_mb(inode->i_sb);
-	bool reserved = ext4_mb_take_reserved_meta(inode);
+	bool reserved =
+		(ar_flags & EXT4_MB_DELALLOC_RESERVED) != 0 && ext4_mb_take_reserved_meta(inode);
 	struct mb_extent x = {NULL, 0, 0};
 	ext4_fsblk_t block;
 	struct request r;

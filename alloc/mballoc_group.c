@@ -159,7 +159,8 @@ struct mb_group *ext4_mb_group_get(struct super_block *sb, ext4_group_t group)
 	struct mb_group *g;
 
 	if (IS_ERR(gi)) {
-		rule_out(ext4_mb(sb), group);
+		if (PTR_ERR(gi) != -ENOMEM)
+			rule_out(ext4_mb(sb), group);
 		return ERR_PTR(PTR_ERR(gi));
 	}
 	mutex_lock(&gi->bg_lock);

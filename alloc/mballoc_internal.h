@@ -89,7 +89,6 @@ struct ext4_mballoc {
 	_Atomic int64_t mb_dirty_meta;	   /* [atomic] metadata reserved for them */
 	_Atomic int64_t mb_free_inodes;	   /* [atomic] */
 	_Atomic int64_t mb_pending_inodes; /* [atomic] part of it */
-	_Atomic int64_t mb_dirs;	   /* [atomic] */
 	uint64_t mb_pool;	      /* [const after init] blocks for splits and conversions */
 	_Atomic uint64_t mb_overhead; /* [atomic] blocks of metadata, 0: not computed */
 
@@ -189,6 +188,7 @@ struct mb_search {
 	uint32_t s_min;	     /* blocks of the request itself, <= s_want */
 	bool s_try_goal;     /* a run at the goal continues the file */
 	bool s_data;
+	ext4_group_t s_end; /* groups that may be used: those below */
 	/* result: marked used in the buddy, the group pinned */
 	struct mb_group *s_group;
 	uint32_t s_start, s_len;

@@ -163,7 +163,7 @@ static bool walk_next(struct walk *w, ext4_group_t *group)
 	struct super_block *sb = w->w_s->s_sb;
 
 	while (w->w_left > 0) {
-		ext4_group_t end = w->w_wrapped ? w->w_start : sb->s_groups_count;
+		ext4_group_t end = w->w_wrapped ? w->w_start : w->w_s->s_end;
 		bool known_only = !w->w_all && w->w_s->s_asked >= MAX_ASKED;
 		ext4_group_t found =
 			ext4_mb_next_group(ext4_mb(sb), w->w_order, w->w_next, end, known_only);

@@ -89,6 +89,14 @@ static struct mb_pa *surplus_pa(struct ext4_mballoc *mb, struct ext4_inode_alloc
 	return pa;
 }
 
+static void drop_surplus(struct ext4_mballoc *mb, struct mb_pa *pa)
+{
+	if (pa == NULL)
+		return;
+	counter_inc(&mb->mb_stats.mb_lost_chunks);
+	drop_pa(mb, pa);
+}
+
 void ext4_mb_pa_add(struct super_block *sb, struct inode *inode, ext4_lblk_t lblk,
 		    const struct mb_extent *x)
 {
@@ -111,8 +119,7 @@ void ext4_mb_pa_add(struct super_block *sb, struct inode *inode, ext4_lblk_t lbl
 	link_pa(mb, pa);
 	surplus = surplus_pa(mb, pa->pa_ia);
 	mutex_unlock(&mb->mb_pa_lock);
-	if (surplus != NULL)
-		drop_pa(mb, surplus);
+	drop_surplus(mb, surplus);
 }
 
 /* ---- Using ---- */
@@ -196,8 +203,7 @@ bool ext4_mb_pa_use_inode(struct inode *inode, ext4_lblk_t lblk, uint32_t len,
 		surplus = surplus_pa(mb, inode->i_alloc);
 	}
 	mutex_unlock(&mb->mb_pa_lock);
-	if (surplus != NULL)
-		drop_pa(mb, surplus);
+	drop_surplus(mb, surplus);
 	if (used)
 		counter_inc(&mb->mb_stats.mb_pa_used);
 	return used;
