@@ -50,7 +50,7 @@ struct icache_shard {
 struct ext4_icache {
 	struct super_block *ic_sb;
 	_Atomic uint32_t ic_unused; /* [atomic] */
-	uint32_t ic_limit;	    /* [const after init] */
+	_Atomic uint32_t ic_limit;  /* [atomic] unused inodes kept */
 	struct work_item ic_shrink_work;
 	struct mutex ic_put_off_lock; /* LEAF */
 	struct evict_list ic_put_off; /* [ic_put_off_lock] evictions waiting for a handle to end */
@@ -367,7 +367,8 @@ static unsigned shrink_shard(struct icache_shard *s, bool dirty_too)
 /* Down to seven eighths of the limit, so that not every iput() starts a round. */
 static void shrink(struct ext4_icache *ic)
 {
-	const uint32_t target = ic->ic_limit - ic->ic_limit / 8;
+	const uint32_t limit = atomic_load(&ic->ic_limit);
+	const uint32_t target = limit - limit / 8;
 	unsigned idle = 0;
 
 	for (unsigned i = 0; idle < SHARDS && atomic_load(&ic->ic_unused) > target; i++)
@@ -389,7 +390,8 @@ static void start_shrink(struct super_block *sb)
 {
 	struct ext4_icache *ic = sb->s_icache;
 
-	if (atomic_load_explicit(&ic->ic_unused, memory_order_relaxed) <= ic->ic_limit)
+	if (atomic_load_explicit(&ic->ic_unused, memory_order_relaxed) <=
+	    atomic_load_explicit(&ic->ic_limit, memory_order_relaxed))
 		return;
 	if (sb->s_wq != NULL)
 		queue_work(sb->s_wq, &ic->ic_shrink_work);
@@ -413,6 +415,12 @@ unsigned ext4_icache_shrink_all(struct super_block *sb)
 		mutex_unlock(&s->is_lock);
 	}
 	return left;
+}
+
+void ext4_icache_set_limit(struct super_block *sb, uint32_t inodes)
+{
+	atomic_store(&sb->s_icache->ic_limit, inodes);
+	start_shrink(sb);
 }
 
 /* ---- References ---- */
@@ -689,7 +697,7 @@ int ext4_icache_init(struct super_block *sb)
 	if (ic == NULL)
 		return -ENOMEM;
 	ic->ic_sb = sb;
-	ic->ic_limit = DEFAULT_LIMIT;
+	atomic_init(&ic->ic_limit, DEFAULT_LIMIT);
 	ic->ic_shrink_work.w_fn = shrink_work;
 	mutex_init(&ic->ic_put_off_lock, LOCK_RANK_LEAF);
 	STAILQ_INIT(&ic->ic_put_off);

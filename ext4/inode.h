@@ -32,6 +32,8 @@ void iput(struct inode *inode);
 void ext4_drain_evictions(struct super_block *sb);
 /* Free all unreferenced inodes (unmount). Returns how many were still referenced. */
 unsigned ext4_icache_shrink_all(struct super_block *sb);
+/* How many unreferenced inodes stay in memory; 4096 by default. */
+void ext4_icache_set_limit(struct super_block *sb, uint32_t inodes);
 /* Call fn on each inode in memory, with a reference held and no lock; stops when fn returns non-zero. */
 int ext4_icache_for_each(struct super_block *sb, int (*fn)(struct inode *inode, void *arg),
 			 void *arg);
