@@ -119,7 +119,7 @@ int ext4_umount(struct super_block *sb)
 	int err;
 
 	ext4_drain_evictions(sb);
-	sync_err = sb_rdonly(sb) ? 0 : wb_sync_fs(sb, true);
+	sync_err = wb_sync_fs(sb, true);
 	drop_inodes(sb);
 	wb_exit(sb);
 	ext4_alloc_exit(sb);

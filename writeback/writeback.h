@@ -54,8 +54,9 @@ struct wb_throttle_ticket {
 	uint64_t t_deadline_ns;
 	uint64_t t_start_ns;
 	uint32_t t_pages;
-	uint32_t t_task; /* pid of the writer, for its ratelimit */
-	bool t_parked;	 /* [wb_lock] */
+	uint32_t t_task;    /* pid of the writer, for its ratelimit */
+	uint32_t t_written; /* writeback's: pages written on its behalf (throttle=2009) */
+	bool t_parked;	    /* [wb_lock] */
 };
 
 #define WB_WRITE_APPEND (1u << 0) /* O_APPEND */
@@ -144,5 +145,12 @@ void wb_print_stats(struct super_block *sb, void (*emit)(void *arg, const char *
 void wb_print_bdi(struct super_block *sb, FILE *out);
 void wb_print_writeback(struct super_block *sb, FILE *out);
 void wb_print_throttle(struct super_block *sb, FILE *out);
+
+/* ---- Simulation (o_manual_commit): no threads, everything happens in the caller ---- */
+
+/* One background and one periodic round of the flusher. */
+void wb_run_flusher(struct super_block *sb);
+/* What can be done of completions: conversions, i_disksize, references. Holds nothing. */
+void wb_run_completions(struct super_block *sb);
 
 #endif
