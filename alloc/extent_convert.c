@@ -191,7 +191,6 @@ int ext4_convert_unwritten_extents(handle_t *handle, struct inode *inode, ext4_l
 			err = ext4_journal_ensure_credits(handle, credits, 0);
 			if (err < 0)
 				break;
-			err = 0;
 		}
 		err = convert_step_in_handle(handle, inode, &lblk, end);
 	}

@@ -162,17 +162,16 @@ static const char *check_block(struct inode *inode, struct buffer_head *bh, unsi
 	return why;
 }
 
-/* Read and validate the node at pblk. 0 with *bh_out referenced, or negative errno. */
-static int read_node(struct inode *inode, ext4_fsblk_t pblk, unsigned depth, uint64_t lo,
-		     uint64_t end, struct buffer_head **bh_out)
+/* Read and validate the node at pblk. ERR_PTR on failure. */
+static struct buffer_head *read_node(struct inode *inode, ext4_fsblk_t pblk, unsigned depth,
+				     uint64_t lo, uint64_t end)
 {
 	struct super_block *sb = inode->i_sb;
 	struct buffer_head *bh = bh_read(sb->s_bcache, pblk);
 	const char *why;
 
-	*bh_out = NULL;
 	if (IS_ERR(bh))
-		return PTR_ERR(bh);
+		return bh;
 	/* The header says where the checksum is. */
 	why = check_header((struct ext3_extent_header *)(void *)bh->b_data, bh->b_size, depth);
 	if (why == NULL && !bh_test(bh, BH_VERIFIED) &&
@@ -180,16 +179,16 @@ static int read_node(struct inode *inode, ext4_fsblk_t pblk, unsigned depth, uin
 		bh_put(bh);
 		counter_inc(&sb->s_stats.st_csum_errors);
 		ext4_error_block(sb, inode->i_ino, pblk, "extent block: bad checksum");
-		return -EFSBADCRC;
+		return ERR_PTR(-EFSBADCRC);
 	}
 	if (why == NULL)
 		why = check_block(inode, bh, depth, lo, end);
 	if (why != NULL) {
 		bh_put(bh);
-		return ext4_error_block(sb, inode->i_ino, pblk, "bad extent block: %s", why);
+		ext4_error_block(sb, inode->i_ino, pblk, "bad extent block: %s", why);
+		return ERR_PTR(-EFSCORRUPTED);
 	}
-	*bh_out = bh;
-	return 0;
+	return bh;
 }
 
 /* ---- Walking ---- */
@@ -219,13 +218,13 @@ void ext4_ext_put_path(struct ext4_ext_path *path)
 	path->p_depth = -1;
 }
 
-/* Fill level i + 1 from the entry chosen in level i. */
-static int descend(struct inode *inode, struct ext4_ext_path *path, int i, ext4_lblk_t lblk)
+/* Fill the node below from the entry chosen in `node`. */
+static int descend(struct inode *inode, struct ext4_ext_node *node, struct ext4_ext_node *child,
+		   ext4_lblk_t lblk)
 {
-	struct ext4_ext_node *node = &path->p_node[i], *child = node + 1;
 	const struct ext3_extent_idx *idx;
 	unsigned depth = ext4_ext_depth(node->n_hdr);
-	int err;
+	struct buffer_head *bh;
 
 	ASSERT_CMP(depth, >, 0u);
 	if (node->n_pos < 0)
@@ -234,11 +233,17 @@ static int descend(struct inode *inode, struct ext4_ext_path *path, int i, ext4_
 	child->n_end = node->n_end;
 	if (node->n_pos + 1 < (int)ext4_ext_entries(node->n_hdr))
 		child->n_end = le32_to_cpu(ext4_ext_idx(node->n_hdr, node->n_pos + 1)->ei_block);
-	err = read_node(inode, ext4_idx_pblk(idx), depth - 1, le32_to_cpu(idx->ei_block),
-			child->n_end, &child->n_bh);
-	if (err < 0)
+	bh = read_node(inode, ext4_idx_pblk(idx), depth - 1, le32_to_cpu(idx->ei_block),
+		       child->n_end);
+	if (IS_ERR(bh)) {
+		int err = PTR_ERR(bh);
+
+		ASSERT_CMP(err, <, 0);
 		return err;
-	child->n_hdr = (struct ext3_extent_header *)(void *)child->n_bh->b_data;
+	}
+	ASSERT(bh != NULL);
+	child->n_bh = bh;
+	child->n_hdr = (struct ext3_extent_header *)(void *)bh->b_data;
 	child->n_pos = node_search(child->n_hdr, lblk);
 	return 0;
 }
@@ -256,13 +261,15 @@ int ext4_ext_find(struct inode *inode, ext4_lblk_t lblk, struct ext4_ext_path *p
 	root->n_hdr = ext4_ext_root(inode);
 	root->n_end = EXT4_MAX_BLOCKS;
 	root->n_pos = node_search(root->n_hdr, lblk);
+	path->p_depth = 0;
 	depth = (int)ext4_ext_depth(root->n_hdr);
-	for (path->p_depth = 0; path->p_depth < depth; path->p_depth++) {
-		err = descend(inode, path, path->p_depth, lblk);
+	for (int i = 0; i < depth; i++) {
+		err = descend(inode, &path->p_node[i], &path->p_node[i + 1], lblk);
 		if (err < 0) {
 			ext4_ext_put_path(path);
 			return err;
 		}
+		path->p_depth = i + 1;
 	}
 	return 0;
 }

@@ -45,6 +45,7 @@ struct ext4_ext_path {
 
 static inline struct ext4_ext_node *ext4_ext_leaf(struct ext4_ext_path *path)
 {
+	ASSERT_CMP(path->p_depth, >=, 0);
 	return &path->p_node[path->p_depth];
 }
 static inline unsigned ext4_ext_entries(const struct ext3_extent_header *hdr)

@@ -78,6 +78,7 @@ uint32_t *ext4_ind_array(struct inode *inode, const struct ext4_ind_chain *c, in
 {
 	if (level == 0)
 		return (uint32_t *)(void *)inode->i_block;
+	ASSERT(c->c_bh[level] != NULL);
 	return (uint32_t *)(void *)c->c_bh[level]->b_data;
 }
 
