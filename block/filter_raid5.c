@@ -5,7 +5,7 @@
  * The data goes to the device below as it is. Writes of one submission or plug that touch each
  * other are joined, as the kernel's stripe cache would do, and cut into stripes. A whole stripe costs a write on
  * every member. A part of one costs reads first: of what is replaced and of the parity
- * (read-modify-write), or of the rest of the stripe (reconstruct-write), whichever is fewer, then
+ * (read-modify-write), or of the rest of the stripe (reconstruct-write) if that is no more, then
  * writes of the parts and the parity. Parity rotates (left-symmetric), so each member's share of a
  * run of stripes is one piece of its disk. Where a model is directly below it gets these instead of
  * the requests.
@@ -150,7 +150,8 @@ static void partial_stripe(struct raid5 *r5, const struct stripe_part *sp, struc
 
 		uncovered += chunk_part(r5, sp, i, &at) < to - from;
 	}
-	rmw = touched + 1 <= uncovered;
+	/* As md decides by default: a draw is reconstructed. */
+	rmw = touched + 1 < uncovered;
 	counter_inc(rmw ? &r5->r5_rmw : &r5->r5_reconstruct);
 	counter_add(&r5->r5_member_reads, rmw ? touched + 1 : uncovered);
 	counter_add(&r5->r5_member_writes, touched + 1);

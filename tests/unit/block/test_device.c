@@ -356,6 +356,36 @@ START_TEST(discard_zeroes_and_flush)
 }
 END_TEST
 
+START_TEST(a_short_read_is_an_error)
+{
+	struct blkdev *bd = open_backend(backends[_i], 0);
+	uint8_t *buf;
+	struct iovec iov;
+	struct bio bio = {.bi_op = REQ_OP_READ,
+			  .bi_offset_bytes = MIB,
+			  .bi_len_bytes = 8 * BS,
+			  .bi_iov = &iov,
+			  .bi_iovcnt = 1,
+			  .bi_end_io = count_end};
+
+	if (bd == NULL)
+		return;
+	buf = aligned_alloc(BS, 8 * BS);
+	iov = (struct iovec){buf, 8 * BS};
+	ck_assert_int_eq(truncate(image, MIB + 3 * BS), 0);
+	blk_submit_one(bd, &bio);
+	mutex_lock(&done_lock);
+	while (done_count < 1)
+		cond_wait(&done_cond, &done_lock);
+	ck_assert_int_eq(done_status, -EIO);
+	mutex_unlock(&done_lock);
+	ck_assert_int_eq(blk_read(bd, MIB, buf, 8 * BS, 0), -EIO);
+	ck_assert_int_eq(blk_read(bd, MIB, buf, 3 * BS, 0), 0);
+	free(buf);
+	close_backend(bd);
+}
+END_TEST
+
 static void *short_lived(void *arg)
 {
 	struct bio **bios = arg;
@@ -517,6 +547,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_full_queue_drains, 0, 2);
 	tcase_add_loop_test(tc, callbacks_submit_when_the_queue_is_full, 0, 2);
 	tcase_add_loop_test(tc, discard_zeroes_and_flush, 0, 2);
+	tcase_add_loop_test(tc, a_short_read_is_an_error, 0, 2);
 	tcase_add_loop_test(tc, requests_outlive_their_thread, 0, 2);
 	tcase_add_loop_test(tc, blocking_sends_plugged_requests_out, 0, 2);
 	tcase_add_test(tc, without_io_uring_the_default_is_psync);

@@ -199,6 +199,20 @@ START_TEST(stripes_are_told_apart)
 }
 END_TEST
 
+START_TEST(a_draw_is_reconstructed)
+{
+	struct blkdev *bd = raid5_open(mem_open(SIZE, 512, NULL), 4, 64 * KIB);
+	struct raid5_counts rc;
+
+	ck_assert_int_eq(blk_write(bd, 0, buf, 4 * KIB, 0), 0);
+	raid5_read_counts(bd, &rc);
+	ck_assert_uint_eq(rc.rc_reconstruct, 1);
+	ck_assert_uint_eq(rc.rc_rmw, 0);
+	ck_assert_uint_eq(rc.rc_member_reads, 2);
+	blk_close(bd);
+}
+END_TEST
+
 START_TEST(neighbours_of_one_submission_are_joined)
 {
 	struct blkdev *bd = open_raid(mem_open(SIZE, 512, NULL));
@@ -287,7 +301,7 @@ int main(void)
 	return RUN_TESTS("block/filter_model", bandwidth_latency_and_data,
 			 queue_depth_overlaps_latency, iops_seeks_and_flushes,
 			 real_clock_really_waits, presets_and_options, stripes_are_told_apart,
-			 neighbours_of_one_submission_are_joined,
+			 a_draw_is_reconstructed, neighbours_of_one_submission_are_joined,
 			 plugged_neighbours_are_joined_and_blocking_sends_them_out,
 			 members_work_at_the_same_time);
 }
