@@ -56,21 +56,25 @@ static struct wb_inode_head *list_head(struct wb_domain *wb, enum wb_list list, 
 
 static void list_del_locked(struct wb_domain *wb, struct wb_inode *wi)
 {
+	struct wb_inode_head *head;
 	uint32_t *count;
 
 	if (wi->wi_list == WB_LIST_NONE)
 		return;
-	TAILQ_REMOVE(list_head(wb, wi->wi_list, &count), wi, wi_link);
+	head = list_head(wb, wi->wi_list, &count);
+	TAILQ_REMOVE(head, wi, wi_link);
 	(*count)--;
 	wi->wi_list = WB_LIST_NONE;
 }
 
 static void list_add_locked(struct wb_domain *wb, struct wb_inode *wi, enum wb_list list)
 {
+	struct wb_inode_head *head;
 	uint32_t *count;
 
 	list_del_locked(wb, wi);
-	TAILQ_INSERT_TAIL(list_head(wb, list, &count), wi, wi_link);
+	head = list_head(wb, list, &count);
+	TAILQ_INSERT_TAIL(head, wi, wi_link);
 	(*count)++;
 	wi->wi_list = list;
 }
