@@ -13,14 +13,14 @@
  * the freeing transaction has committed: a crash could bring the old inode back, and the new one
  * must not be found in its place.
  *
- * Inode table: with descriptor checksums the blocks past bg_itable_unused may hold anything.
- * Numbers are used in order, so a block comes into use by its first slot: it starts as zeros and is
- * not read. The slot itself, which may hold the attributes of a dead inode, is zeroed by
- * ext4_mark_inode_dirty().
+ * Inode table: with descriptor checksums the slots past bg_itable_unused may hold anything. Numbers
+ * are used in order, so that boundary moves by one slot at a time and nothing between is skipped;
+ * ext4_mark_inode_dirty() starts a new inode from a zeroed slot, and does not read a block in which
+ * no other is in use.
  *
  * Invariants: (1) a number is given out once: its bit is clear and it is not busy, seen and changed
- * under one hold of the locks. (2) No number below g_inode_hint is free. (3) No block of the table
- * is read for its first inode.
+ * under one hold of the locks. (2) No number below g_inode_hint is free. (3) bg_itable_unused only
+ * shrinks, and never past a number in use.
  * Locking: the bitmap's content lock, then bg_lock (struct mb_edit).
  */
 #include "alloc/mballoc_internal.h"
@@ -63,7 +63,6 @@ struct creation {
 	/* result */
 	ext4_group_t c_group;
 	uint32_t c_bit;
-	bool c_fresh_block; /* the slot is the first of a table block that was never used */
 };
 
 /* ---- Counts ---- */
@@ -308,7 +307,6 @@ static bool take_bit(struct creation *c, struct mb_group *g, struct mb_edit *e)
 	g->g_inode_hint = bit + 1;
 	c->c_group = e->e_info->bg_group;
 	c->c_bit = bit;
-	c->c_fresh_block = bit >= unused_from && bit % sb->s_inodes_per_block == 0;
 	return true;
 }
 
@@ -392,34 +390,6 @@ static int clear_number(handle_t *handle, struct super_block *sb, struct mb_grou
 		return ext4_error(sb, 0, "inode %u of group %u is free already", bit,
 				  g->g_info->bg_group);
 	return err;
-}
-
-/* ---- The inode table ---- */
-
-/*
- * The slot is the first of a table block that was never used: its buffer becomes zeros, unless
- * somebody has read the block meanwhile, whose rubbish is as good, since each new inode starts from
- * a zeroed slot.
- */
-static int start_table_block(const struct creation *c)
-{
-	struct super_block *sb = c->c_sb;
-	struct ext4_group_info *gi = ext4_get_group_info(sb, c->c_group);
-	struct buffer_head *bh;
-
-	if (IS_ERR(gi))
-		return PTR_ERR(gi);
-	bh = bh_get(sb->s_bcache, ext4_inode_table(sb, gi) + c->c_bit / sb->s_inodes_per_block);
-	if (IS_ERR(bh))
-		return PTR_ERR(bh);
-	lock_buffer(bh);
-	if (!bh_test(bh, BH_UPTODATE)) {
-		memset(bh->b_data, 0, bh->b_size);
-		bh_set(bh, BH_UPTODATE);
-	}
-	unlock_buffer(bh);
-	bh_put(bh);
-	return 0;
 }
 
 /* ---- The new inode ---- */
@@ -515,10 +485,7 @@ struct inode *ext4_new_inode(handle_t *handle, struct inode *dir, uint16_t mode,
 
 	if (err != 0)
 		return ERR_PTR(err);
-	if (c.c_fresh_block)
-		err = start_table_block(&c);
-	inode = err != 0 ? ERR_PTR(err)
-			 : ext4_inode_new(sb, c.c_group * sb->s_inodes_per_group + c.c_bit + 1);
+	inode = ext4_inode_new(sb, c.c_group * sb->s_inodes_per_group + c.c_bit + 1);
 	if (IS_ERR(inode)) {
 		/* In use in memory: the bit is right now, it was wrong before. */
 		if (PTR_ERR(inode) == -EFSCORRUPTED)

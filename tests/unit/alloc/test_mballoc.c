@@ -102,8 +102,10 @@ static void finish(struct fix *f, struct inode *inode)
 
 static void random_alloc(struct fix *f, struct inode *inode, struct prng *p)
 {
+	static const unsigned kinds[] = {0, EXT4_MB_HINT_DATA,
+					 EXT4_MB_HINT_DATA | EXT4_MB_HINT_NOPREALLOC};
 	uint32_t len = (uint32_t)prng_range(p, 1, prng_chance(p, 1, 5) ? 600 : 8);
-	unsigned flags = prng_chance(p, 1, 2) ? EXT4_MB_HINT_DATA | EXT4_MB_HINT_NOPREALLOC : 0;
+	unsigned flags = kinds[prng_below(p, 3)];
 	ext4_fsblk_t block;
 	int err;
 
