@@ -292,6 +292,8 @@ static void arrange(struct ns_dir *d)
 		d->nd_items[i].it_next = d->nd_items[i].it_pos + 1;
 	while (first < d->nd_count && d->nd_items[first].it_pos < d->nd_start)
 		first++;
+	if (first == 0)
+		return;
 	d->nd_count -= first;
 	memmove(d->nd_items, d->nd_items + first, d->nd_count * sizeof(d->nd_items[0]));
 }

@@ -17,6 +17,7 @@
 #include "tests/lib/prng.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/testlib.h"
+#include "util/log.h"
 #include "util/time.h"
 #include "writeback/writeback.h"
 
