@@ -683,6 +683,19 @@ static int make_space(struct mpage_da_data *mpd, unsigned *retries)
 
 /* ---- The loop ---- */
 
+/* Credits for a completion. In a simulation those held by completions that nobody ran yet are set free first. */
+static handle_t *reserve_conversion(struct mpage_da_data *mpd, unsigned ranges)
+{
+	struct inode *inode = host(mpd);
+	unsigned credits = conversion_credits(inode, ranges);
+	handle_t *rsv = jbd2_journal_reserve(inode->i_sb->s_journal, credits);
+
+	if (!IS_ERR(rsv) || PTR_ERR(rsv) != -EAGAIN || !mpd->mp_mapping->as_wb->wb_manual)
+		return rsv;
+	run_completions_nested(mpd->mp_mapping->as_wb);
+	return jbd2_journal_reserve(inode->i_sb->s_journal, credits);
+}
+
 struct round {
 	handle_t *ro_handle;
 	handle_t *ro_rsv;
@@ -696,8 +709,7 @@ static int start_round(struct mpage_da_data *mpd, struct round *ro)
 
 	ro->ro_rsv = NULL;
 	if (ext4_is_extents(inode)) {
-		ro->ro_rsv = jbd2_journal_reserve(inode->i_sb->s_journal,
-						  conversion_credits(inode, bpp));
+		ro->ro_rsv = reserve_conversion(mpd, bpp);
 		if (IS_ERR(ro->ro_rsv))
 			return PTR_ERR(ro->ro_rsv);
 	}
@@ -785,8 +797,7 @@ static int premap_pass(struct mpage_da_data *mpd)
 	int err;
 
 	if (ext4_is_extents(inode) && i_size_read(inode) > atomic_load(&inode->i_disksize)) {
-		mpd->mp_rsv =
-			jbd2_journal_reserve(inode->i_sb->s_journal, conversion_credits(inode, 0));
+		mpd->mp_rsv = reserve_conversion(mpd, 0);
 		if (IS_ERR(mpd->mp_rsv)) {
 			err = PTR_ERR(mpd->mp_rsv);
 			mpd->mp_rsv = NULL;
