@@ -215,7 +215,7 @@ static bool scan_runs(struct mb_search *s, const struct mb_group *g, uint32_t fr
 static bool take_whole(struct mb_search *s, struct mb_group *g, unsigned order)
 {
 	uint32_t from = goal_offset(s, g->g_info->bg_group);
-	struct ext4_free_run run;
+	struct ext4_free_run run = {0};
 	uint32_t start;
 
 	if (ext4_buddy_largest_order(g->g_buddy) < (int)order)
@@ -367,7 +367,7 @@ static bool pass_runs(struct mb_search *s)
 	walk_init(&w, s, order_floor(s->s_want), CR1_GROUPS);
 	while (s->s_len == 0 && walk_next(&w, &group)) {
 		struct mb_group *g = lock_candidate(s, group);
-		struct ext4_free_run run;
+		struct ext4_free_run run = {0};
 
 		if (g == NULL)
 			continue;
@@ -424,7 +424,7 @@ static bool pass_any(struct mb_search *s)
 static bool pass_near(struct mb_search *s)
 {
 	ext4_group_t group = goal_group(s);
-	struct ext4_free_run run;
+	struct ext4_free_run run = {0};
 	struct mb_group *g;
 
 	if (s->s_data)

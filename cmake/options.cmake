@@ -24,8 +24,8 @@ include_directories(${PROJECT_SOURCE_DIR})
 add_compile_definitions(_GNU_SOURCE _FILE_OFFSET_BITS=64)
 add_compile_options(-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 	-Wpointer-arith -Wvla -Wundef -Wformat=2 -fno-common)
-# gcc 12's flow analysis is wrong about both in optimized builds; clang-tidy looks for the same faults.
-add_compile_options(-Wno-maybe-uninitialized -Wno-format-truncation)
+# gcc 12's range analysis is wrong about it in optimized builds; clang-tidy looks for the same faults.
+add_compile_options(-Wno-format-truncation)
 if(EXT4D_DEBUG)
 	add_compile_definitions(EXT4D_DEBUG)
 endif()

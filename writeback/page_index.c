@@ -184,7 +184,7 @@ static void clear_tag(struct path *path, unsigned tag)
 
 void page_index_retag(struct page_index *pi, uint32_t index, unsigned set, unsigned clear)
 {
-	struct path path;
+	struct path path = {0};
 
 	if (pi->pi_height == 0) {
 		ASSERT(pi->pi_root != NULL);
@@ -202,7 +202,7 @@ void page_index_retag(struct page_index *pi, uint32_t index, unsigned set, unsig
 
 bool page_index_test(const struct page_index *pi, uint32_t index, enum page_tag tag)
 {
-	struct path path;
+	struct path path = {0};
 
 	if (!descend(pi, index, &path))
 		return false;
@@ -224,7 +224,7 @@ bool page_index_tagged(const struct page_index *pi, enum page_tag tag)
 
 struct page *page_index_remove(struct page_index *pi, uint32_t index)
 {
-	struct path path;
+	struct path path = {0};
 	struct page *page;
 
 	if (!descend(pi, index, &path))
@@ -337,7 +337,7 @@ bool page_index_tag_towrite(struct page_index *pi, uint32_t start, uint32_t last
 		return false;
 	}
 	while (index <= last) {
-		struct path path;
+		struct path path = {0};
 		uint64_t bits;
 
 		if (tagged >= max) {

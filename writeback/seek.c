@@ -39,7 +39,7 @@ static bool next_pending_page(struct address_space *as, uint32_t first, uint32_t
 static void unwritten_span(struct address_space *as, uint64_t pos, uint64_t end, struct span *out)
 {
 	uint32_t first = (uint32_t)(pos >> PAGE_SHIFT), last = (uint32_t)((end - 1) >> PAGE_SHIFT);
-	uint32_t index;
+	uint32_t index = first;
 
 	out->s_start = pos;
 	out->s_end = end;

@@ -741,7 +741,7 @@ static int stop_handle(struct mpage_da_data *mpd, struct round *ro, int err)
  */
 static int write_one_extent(struct mpage_da_data *mpd, bool *nothing)
 {
-	struct round ro;
+	struct round ro = {0};
 	unsigned pages = 0;
 	int err = start_round(mpd, &ro), ret;
 
