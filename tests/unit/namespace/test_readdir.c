@@ -40,16 +40,6 @@ static void make_series(struct inode *dir, const char *prefix, unsigned from, un
 	}
 }
 
-static void drop_series(struct inode *dir, const char *prefix, unsigned from, unsigned to)
-{
-	char name[64];
-
-	for (unsigned i = from; i < to; i++) {
-		snprintf(name, sizeof(name), "%s%u", prefix, i);
-		ck_assert_int_eq(env_unlink(dir, name), 0);
-	}
-}
-
 START_TEST(dots_come_first_and_types_are_right)
 {
 	struct inode *dir, *sub;
