@@ -21,28 +21,41 @@ static uint64_t pattern_word(uint64_t tag, uint64_t word)
 	return z ^ (z >> 32);
 }
 
-uint8_t pattern_byte(uint64_t tag, uint64_t pos)
+static uint8_t byte_of_word(uint64_t word, uint64_t pos)
 {
-	uint8_t byte = (uint8_t)(pattern_word(tag, pos / 8) >> (8 * (pos % 8)));
+	uint8_t byte = (uint8_t)(word >> (8 * (pos % 8)));
 
 	return byte != 0 ? byte : 0x5a;
+}
+
+uint8_t pattern_byte(uint64_t tag, uint64_t pos)
+{
+	return byte_of_word(pattern_word(tag, pos / 8), pos);
 }
 
 void pattern_fill(void *buf, size_t len_bytes, uint64_t tag, uint64_t pos)
 {
 	uint8_t *p = buf;
+	uint64_t word = pattern_word(tag, pos / 8);
 
-	for (size_t i = 0; i < len_bytes; i++)
-		p[i] = pattern_byte(tag, pos + i);
+	for (size_t i = 0; i < len_bytes; i++, pos++) {
+		if (pos % 8 == 0)
+			word = pattern_word(tag, pos / 8);
+		p[i] = byte_of_word(word, pos);
+	}
 }
 
 int64_t pattern_mismatch(const void *buf, size_t len_bytes, uint64_t tag, uint64_t pos)
 {
 	const uint8_t *p = buf;
+	uint64_t word = pattern_word(tag, pos / 8);
 
-	for (size_t i = 0; i < len_bytes; i++)
-		if (p[i] != pattern_byte(tag, pos + i))
+	for (size_t i = 0; i < len_bytes; i++, pos++) {
+		if (pos % 8 == 0)
+			word = pattern_word(tag, pos / 8);
+		if (p[i] != byte_of_word(word, pos))
 			return (int64_t)i;
+	}
 	return -1;
 }
 

@@ -133,7 +133,7 @@ START_TEST(sync_calls_at_any_memory_alignment)
 }
 END_TEST
 
-#define ASYNC 300u
+#define ASYNC 200u
 
 struct async_io {
 	struct bio io_bio;
