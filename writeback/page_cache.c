@@ -577,8 +577,9 @@ void end_pages_writeback(struct address_space *as, struct page *const *pages, un
 		page_get(pages[i]); /* the flag is all that keeps them */
 	for (unsigned i = 0; i < n; i++)
 		clear_and_wake(pages[i], PG_WRITEBACK);
-	mutex_unlock(&as->as_lock);
+	/* Under as_lock: who waited to take such a page away finds it on the list. */
 	page_lru_add(wb, pages, n);
+	mutex_unlock(&as->as_lock);
 	atomic_fetch_sub_explicit(&wb->wb_nr_writeback, n, memory_order_relaxed);
 	atomic_fetch_add_explicit(&wb->wb_written, n, memory_order_relaxed);
 	put_pages(wb, (struct page **)(uintptr_t)pages, n);
@@ -594,8 +595,8 @@ void delete_from_page_cache(struct page *page)
 
 	ASSERT(page_test(page, PG_LOCKED));
 	ASSERT(!page_test(page, PG_WRITEBACK));
-	lru_remove(wb, page);
 	mutex_lock(&as->as_lock);
+	lru_remove(wb, page);
 	if (page_flags(page) & PG_DIRTY) {
 		page_clear(page, PG_DIRTY);
 		count_clean(as, 1);
