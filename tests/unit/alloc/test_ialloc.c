@@ -95,7 +95,7 @@ END_TEST
 
 static void create_many(const char *args, unsigned n)
 {
-	struct inode **inodes = calloc(n, sizeof(*inodes));
+	struct inode **inodes = calloc(n, sizeof(struct inode *));
 	struct inode *root;
 	struct prng p;
 	struct fix f;

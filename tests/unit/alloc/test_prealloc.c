@@ -104,6 +104,28 @@ START_TEST(a_window_is_used_in_any_order_and_in_pieces)
 }
 END_TEST
 
+START_TEST(a_window_begins_after_what_is_mapped)
+{
+	struct inode *inode;
+	struct fix f;
+
+	fix_open(&f, "-t ext4 -b 4096", 64 * MIB, 1);
+	fix_mount(&f);
+	inode = fix_file(&f, 0);
+	i_size_write(inode, 64 * 4096);
+	ck_assert_int_eq(fix_write(&f, inode, 0, 10, EXT4_GET_BLOCKS_NO_NORMALIZE), 0);
+	ck_assert_int_eq(fix_write(&f, inode, 20, 1, 0), 0);
+	ck_assert_int_eq(kept_aside(&f), 64 - 11);
+	ck_assert_uint_eq(where(inode, 20), where(inode, 0) + 20);
+	ck_assert_int_eq(fix_write(&f, inode, 10, 10, 0), 0);
+	ck_assert_int_eq(fix_write(&f, inode, 21, 43, 0), 0);
+	ck_assert_uint_eq(fix_count_runs(inode, 64), 1);
+	ck_assert_int_eq(kept_aside(&f), 0);
+	iput(inode);
+	fix_close(&f);
+}
+END_TEST
+
 START_TEST(the_last_inode_reference_gives_everything_back)
 {
 	struct inode *inode;
@@ -209,6 +231,7 @@ int main(void)
 	return RUN_TESTS("alloc/prealloc", small_files_lie_side_by_side,
 			 a_growing_file_keeps_a_window_and_gives_it_back_at_close,
 			 a_window_is_used_in_any_order_and_in_pieces,
+			 a_window_begins_after_what_is_mapped,
 			 the_last_inode_reference_gives_everything_back,
 			 preallocation_never_causes_enospc, the_number_of_preallocations_is_bounded,
 			 a_file_without_writers_takes_no_more_than_it_needs);
