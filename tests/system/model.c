@@ -326,7 +326,11 @@ static void op_reopen(struct file *f)
 		die("close: %s", strerror(errno));
 	f->f_fd[slot] = -1;
 	if (below(12) == 0) {
-		open_slot(f, slot == 2 || slot == 4 ? 0 : slot, O_TRUNC);
+		if (slot == 2 || slot == 4)
+			slot = 0;
+		if (f->f_fd[slot] >= 0 && close(f->f_fd[slot]))
+			die("close: %s", strerror(errno));
+		open_slot(f, slot, O_TRUNC);
 		memset(f->f_data, 0, f->f_size);
 		f->f_size = 0;
 	}
