@@ -24,8 +24,17 @@ include_directories(${PROJECT_SOURCE_DIR})
 add_compile_definitions(_GNU_SOURCE _FILE_OFFSET_BITS=64)
 add_compile_options(-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 	-Wpointer-arith -Wvla -Wundef -Wformat=2 -fno-common)
+# gcc 12.2 loses stores through a pointer to an array inside a struct when it indexes backwards
+# (ipa-modref: the caller then reads its own initial value, and a crash or worse follows).
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+	add_compile_options(-fno-ipa-modref)
+endif()
 # gcc 12's range analysis is wrong about it in optimized builds; clang-tidy looks for the same faults.
 add_compile_options(-Wno-format-truncation)
+# gcc 12 takes an object whose address is passed to a function with a downward loop for unchanged: wrong code at -O2.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+	add_compile_options(-fno-ipa-modref)
+endif()
 if(EXT4D_DEBUG)
 	add_compile_definitions(EXT4D_DEBUG)
 endif()
