@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * test_free_blocks.c - what may be freed, when it may be used again, and FITRIM and statfs, which
- * look at the same state.
+ * test_free_blocks.c - what may be freed, and when it may be used again.
  *
  * Invariants: (1) a wrong free changes nothing on the disk.
  * Locking: none.
@@ -9,8 +8,6 @@
 #include "tests/unit/alloc/alloc_fixture.h"
 
 #include <pthread.h>
-
-#include "util/crc32c.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -270,152 +267,13 @@ START_TEST(blocks_of_several_groups_are_freed_in_one_call)
 }
 END_TEST
 
-/* ---- FITRIM ---- */
-
-START_TEST(trim_discards_free_blocks_only)
-{
-	uint64_t trimmed = 0;
-	struct inode *inode;
-	uint8_t *data;
-	struct fix f;
-	uint32_t len = 50;
-	ext4_fsblk_t block;
-	int err;
-
-	fix_open(&f, "-t ext4 -b 4096", 32 * MIB, 1);
-	fix_mount(&f);
-	ck_assert(f.sb->s_dev->bd_discard);
-	inode = fix_file(&f, 0);
-	block = fix_alloc(&f, inode, &len, 0, &err);
-	ck_assert_int_eq(err, 0);
-	data = mem_data(f.image);
-	memset(data + block * 4096, 0xa5, (size_t)(len + 3) * 4096);
-	ck_assert_int_eq(ext4_trim_fs(f.sb, 0, UINT64_MAX, 0, &trimmed), 0);
-	ck_assert_int_eq((int64_t)trimmed, atomic_load(&ext4_mb(f.sb)->mb_free));
-	ck_assert_uint_eq(data[block * 4096], 0xa5);
-	ck_assert_uint_eq(data[(block + len) * 4096 - 1], 0xa5);
-	ck_assert_uint_eq(data[(block + len) * 4096], 0);
-	ck_assert_int_eq(ext4_trim_fs(f.sb, block, len, 0, &trimmed), 0);
-	ck_assert_uint_eq(trimmed, 0);
-	ck_assert_int_eq(ext4_trim_fs(f.sb, f.sb->s_blocks_count, 1, 0, &trimmed), -EINVAL);
-	ck_assert_int_eq(ext4_trim_fs(f.sb, 0, UINT64_MAX, 100000, &trimmed), -EINVAL);
-	ck_assert_int_eq(fix_free(&f, inode, block, len), 0);
-	/* Not committed: not discarded. */
-	ck_assert_int_eq(ext4_trim_fs(f.sb, block, len, 0, &trimmed), 0);
-	ck_assert_uint_eq(trimmed, 0);
-	fix_commit(&f);
-	ck_assert_int_eq(ext4_trim_fs(f.sb, block, len, 0, &trimmed), 0);
-	ck_assert_uint_eq(trimmed, len);
-	iput(inode);
-	fix_close(&f);
-}
-END_TEST
-
-START_TEST(trim_respects_the_smallest_run)
-{
-	uint64_t all = 0, long_ones = 0;
-	struct fix f;
-
-	fix_open(&f, "-t ext4 -b 1024 -g 1024 -O ^resize_inode", 16 * MIB, 0);
-	fix_mount(&f);
-	ck_assert_int_eq(ext4_trim_fs(f.sb, 0, UINT64_MAX, 1, &all), 0);
-	ck_assert_int_eq(ext4_trim_fs(f.sb, 0, UINT64_MAX, 1000, &long_ones), 0);
-	ck_assert_uint_gt(long_ones, 0);
-	ck_assert_uint_lt(long_ones, all);
-	fix_close(&f);
-}
-END_TEST
-
-/* ---- statfs and the counters at mount ---- */
-
-static uint64_t debugfs_stat(struct fix *f, const char *label)
-{
-	char *text = testlib_debugfs(f->image, "show_super_stats -h");
-	char *line = strstr(text, label);
-	uint64_t value;
-
-	ck_assert_ptr_nonnull(line);
-	value = strtoull(strchr(line, ':') + 1, NULL, 10);
-	free(text);
-	return value;
-}
-
-static void check_space(const char *args)
-{
-	struct ext4_space sp;
-	uint64_t blocks, free_blocks, reserved, overhead;
-	struct fix f;
-
-	fix_open(&f, args, 64 * MIB, 0);
-	blocks = debugfs_stat(&f, "Block count");
-	free_blocks = debugfs_stat(&f, "Free blocks");
-	reserved = debugfs_stat(&f, "Reserved block count");
-	overhead = debugfs_stat(&f, "Overhead clusters");
-	fix_mount(&f);
-	ext4_space(f.sb, &sp);
-	ck_assert_uint_eq(sp.sp_free, free_blocks);
-	ck_assert_uint_eq(sp.sp_blocks, blocks - overhead);
-	ck_assert_uint_eq(sp.sp_avail, free_blocks - reserved - ext4_mb(f.sb)->mb_pool);
-	ck_assert_uint_eq(sp.sp_inodes, debugfs_stat(&f, "Inode count"));
-	ck_assert_uint_eq(sp.sp_free_inodes, debugfs_stat(&f, "Free inodes"));
-	/* Computed it is the same. */
-	f.sb->s_es->s_overhead_clusters = 0;
-	atomic_store(&ext4_mb(f.sb)->mb_overhead, 0);
-	ext4_space(f.sb, &sp);
-	ck_assert_uint_eq(sp.sp_blocks, blocks - overhead);
-	f.sb->s_es->s_overhead_clusters = cpu_to_le32((uint32_t)overhead);
-	fix_close(&f);
-}
-
-START_TEST(statfs_agrees_with_e2fsprogs)
-{
-	check_space("-t ext4 -b 4096");
-	check_space("-t ext4 -b 1024");
-	check_space("-t ext4 -b 1024 -O ^flex_bg,^sparse_super,^resize_inode");
-}
-END_TEST
-
-START_TEST(after_an_unclean_unmount_the_descriptors_are_summed)
-{
-	int64_t blocks, inodes;
-	struct fix f;
-
-	fix_open(&f, "-t ext4 -b 1024", 32 * MIB, 0);
-	fix_mount(&f);
-	blocks = atomic_load(&ext4_mb(f.sb)->mb_free);
-	inodes = atomic_load(&ext4_mb(f.sb)->mb_free_inodes);
-	fix_umount(&f);
-	free(testlib_debugfs(f.image, "stats"));
-	{
-		/* Wrong counters, and not cleanly unmounted. */
-		struct ext2_super_block *es = (void *)((uint8_t *)mem_data(f.image) + 1024);
-
-		es->s_state &= cpu_to_le16((uint16_t)~EXT2_VALID_FS);
-		es->s_free_blocks_count = cpu_to_le32(7);
-		es->s_free_inodes_count = cpu_to_le32(9);
-		es->s_checksum =
-			cpu_to_le32(crc32c(~0u, es, offsetof(struct ext2_super_block, s_checksum)));
-	}
-	fix_mount(&f);
-	ck_assert_int_eq(atomic_load(&ext4_mb(f.sb)->mb_free), blocks);
-	ck_assert_int_eq(atomic_load(&ext4_mb(f.sb)->mb_free_inodes), inodes);
-	fix_umount(&f);
-	/* It was not clean before, and only e2fsck says that it is. */
-	ck_assert_int_le(testlib_fsck_args(f.image, "-fp"), 1);
-	ck_assert_int_eq(testlib_fsck(f.image), 0);
-	blk_close(f.image);
-}
-END_TEST
-
 int main(void)
 {
-	return RUN_TESTS(
-		"alloc/free_blocks", frees_of_one_transaction_are_merged_and_end_at_its_commit,
-		freeing_metadata_is_refused, freeing_past_the_device_is_refused,
-		freeing_twice_is_refused,
-		after_an_abort_nothing_pending_is_given_out_and_exit_does_not_wait,
-		a_block_is_not_given_out_while_a_write_of_it_is_in_flight,
-		blocks_of_several_groups_are_freed_in_one_call, trim_discards_free_blocks_only,
-		trim_respects_the_smallest_run, statfs_agrees_with_e2fsprogs,
-		after_an_unclean_unmount_the_descriptors_are_summed);
+	return RUN_TESTS("alloc/free_blocks",
+			 frees_of_one_transaction_are_merged_and_end_at_its_commit,
+			 freeing_metadata_is_refused, freeing_past_the_device_is_refused,
+			 freeing_twice_is_refused,
+			 after_an_abort_nothing_pending_is_given_out_and_exit_does_not_wait,
+			 a_block_is_not_given_out_while_a_write_of_it_is_in_flight,
+			 blocks_of_several_groups_are_freed_in_one_call);
 }
