@@ -31,10 +31,6 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
 endif()
 # gcc 12's range analysis is wrong about it in optimized builds; clang-tidy looks for the same faults.
 add_compile_options(-Wno-format-truncation)
-# gcc 12 takes an object whose address is passed to a function with a downward loop for unchanged: wrong code at -O2.
-if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-	add_compile_options(-fno-ipa-modref)
-endif()
 if(EXT4D_DEBUG)
 	add_compile_definitions(EXT4D_DEBUG)
 endif()
