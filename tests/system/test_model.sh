@@ -16,5 +16,5 @@ one() { # one SEED mkfs-options...
 one 1 -b 4096
 one 2 -b 1024
 one 3 -b 4096 -O ^metadata_csum,^64bit
-one 4 -b 2048 -O ^extent
+one 4 -b 2048 -O ^extent,^64bit
 one 5 -b 4096 -I 128
