@@ -229,16 +229,21 @@ bool ext4_raw_inode_csum_ok(const struct super_block *sb, uint32_t seed,
 	return stored == csum;
 }
 
+/* With the fields themselves at zero one pass does it. */
 void ext4_raw_inode_csum_put(const struct super_block *sb, uint32_t seed,
 			     struct ext2_inode_large *raw)
 {
+	const bool has_hi = raw_has_csum_hi(sb, raw);
 	uint32_t csum;
 
 	if (!ext4_has_metadata_csum(sb))
 		return;
-	csum = raw_inode_csum(sb, seed, raw);
+	raw->i_checksum_lo = 0;
+	if (has_hi)
+		raw->i_checksum_hi = 0;
+	csum = crc32c(seed, raw, sb->s_inode_size);
 	raw->i_checksum_lo = cpu_to_le16((uint16_t)csum);
-	if (raw_has_csum_hi(sb, raw))
+	if (has_hi)
 		raw->i_checksum_hi = cpu_to_le16((uint16_t)(csum >> 16));
 }
 

@@ -245,35 +245,37 @@ struct super_block {
 	uint32_t
 		s_first_meta_bg; /* descriptor blocks before it lie together; gdb_count without meta_bg */
 	uint32_t s_reserved_gdt;	/* blocks kept free behind each copy of the descriptors */
-	uint64_t s_sb_block;		/* block that holds the superblock in use */
 	uint32_t s_sb_offset_bytes;	/* of the superblock in that block */
 	uint32_t s_backup_bgs[2];	/* sparse_super2 */
 	unsigned s_log_groups_per_flex; /* 0: no flex_bg */
 	uint32_t s_want_extra_isize;
 	uint32_t s_csum_seed;
 	uint32_t s_hash_seed[4];
-	uint8_t s_def_hash_version;  /* EXT2_HASH_*, signedness resolved (…_UNSIGNED) */
 	uint32_t s_cluster_ratio;    /* 1 but on bigalloc */
+	uint64_t s_sb_block;	     /* block that holds the superblock in use */
 	uint64_t s_max_bitmap_bytes; /* largest indirect-block file */
 	uint64_t s_max_bytes;	     /* largest extent file */
 	uint64_t s_r_blocks;	     /* [s_sb_lock] root reserve */
 	uint32_t s_resuid, s_resgid;
 	uint32_t s_stripe; /* blocks, 0: none */
-	uint64_t
-		s_overhead; /* blocks for superblock copies, descriptors, bitmaps and tables, by arithmetic; journal included */
 	/*
 	 * The superblock's free counters as found. They are exact only if s_clean_at_mount; else the
 	 * sums over the descriptors are.
 	 */
 	uint64_t s_free_blocks_at_mount;
 	uint32_t s_free_inodes_at_mount;
-	bool s_clean_at_mount; /* cleanly unmounted: nothing was replayed, s_state was valid */
 
-	_Atomic bool s_read_only; /* now: -o ro, a read-only feature, or after an error */
-	bool s_read_only_forced;  /* by a feature: cannot be remounted rw */
-	_Atomic bool s_shutdown;  /* EXT4_FLAGS_SHUTDOWN: everything gives -EIO */
-	_Atomic bool s_aborted;	  /* an error stopped all changes; stays until unmount */
-	_Atomic bool s_frozen;	  /* between ext4_freeze() and ext4_thaw() */
+	_Atomic bool s_read_only;      /* now: -o ro, a read-only feature, or after an error */
+	bool s_read_only_forced;       /* by a feature: cannot be remounted rw */
+	_Atomic bool s_shutdown;       /* EXT4_FLAGS_SHUTDOWN: everything gives -EIO */
+	_Atomic bool s_aborted;	       /* an error stopped all changes; stays until unmount */
+	_Atomic bool s_frozen;	       /* between ext4_freeze() and ext4_thaw() */
+	_Atomic bool s_orphan_cleanup; /* ext4_orphan_cleanup() runs */
+	bool s_journal_loaded;	       /* [s_mount_sem] handles can be opened */
+	bool s_recover_skipped;	       /* noload: the log holds what was not replayed */
+	bool s_clean_at_mount;	    /* cleanly unmounted: nothing was replayed, s_state was valid */
+	uint8_t s_def_hash_version; /* EXT2_HASH_*, signedness resolved (…_UNSIGNED) */
+	uint16_t s_mount_state;	    /* [s_sb_lock] EXT2_VALID_FS, EXT2_ERROR_FS to leave behind */
 	_Atomic enum ext4_errors s_errors;
 
 	struct ext4_group_table *s_groups; /* [ext4/group.c] two-level, made on demand */
@@ -285,7 +287,6 @@ struct super_block {
 	struct mutex s_orphan_lock;
 	TAILQ_HEAD(ext4_orphan_list, inode)
 	s_orphans;				/* [s_orphan_lock] the on-disk list's order */
-	_Atomic bool s_orphan_cleanup;		/* ext4_orphan_cleanup() runs */
 	struct ext4_orphan_file *s_orphan_file; /* [ext4/orphan_file.c] NULL: none */
 
 	struct ext4_icache *s_icache; /* [ext4/inode.c] */
@@ -309,9 +310,6 @@ struct super_block {
 	uint64_t s_kbytes_session; /* of s_kbytes_start's device counter, in KiB */
 
 	/* mount state and errors */
-	uint16_t s_mount_state; /* [s_sb_lock] EXT2_VALID_FS, EXT2_ERROR_FS to leave behind */
-	bool s_journal_loaded;	/* [s_mount_sem] handles can be opened */
-	bool s_recover_skipped; /* noload: the log holds what was not replayed */
 	int s_first_err;	/* [s_sb_lock] first error of this mount, for ext4_put_super() */
 	uint32_t s_error_count; /* [s_sb_lock] not yet in the superblock */
 	struct ext4_error_record s_err_first, s_err_last; /* [s_sb_lock] */

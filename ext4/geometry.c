@@ -310,47 +310,6 @@ static uint32_t choose_stripe(const struct super_block *sb, const struct ext2_su
 	return (uint32_t)want;
 }
 
-/* Sum of `blocks` over the groups that hold a copy of the superblock: few, unless no sparse_super. */
-static uint64_t sum_super_copies(const struct super_block *sb)
-{
-	const ext4_group_t meta_group = sb->s_first_meta_bg * sb->s_desc_per_block;
-	const uint64_t near = 1ull + sb->s_first_meta_bg + sb->s_reserved_gdt;
-	const uint64_t groups = sb->s_groups_count;
-	uint64_t sum = near;
-
-	if (ext4_has_compat(sb, EXT4_FEATURE_COMPAT_SPARSE_SUPER2)) {
-		for (unsigned i = 0; i < 2; i++)
-			if (sb->s_backup_bgs[i] > 0 && sb->s_backup_bgs[i] < groups)
-				sum += sb->s_backup_bgs[i] < meta_group ? near : 1;
-		return sum;
-	}
-	if (!ext4_has_ro_compat(sb, EXT2_FEATURE_RO_COMPAT_SPARSE_SUPER)) {
-		uint64_t n_near = min_u64(groups, meta_group);
-
-		return n_near * near + (groups - n_near);
-	}
-	if (groups > 1)
-		sum += 1 < meta_group ? near : 1;
-	for (unsigned base = 3; base <= 7; base += 2)
-		for (uint64_t g = base; g < groups; g *= base)
-			sum += g < meta_group ? near : 1;
-	return sum;
-}
-
-/* Blocks that never hold data: what the superblock says, or by arithmetic (the log's are added when it is known). */
-static uint64_t compute_overhead(const struct super_block *sb, const struct ext2_super_block *es)
-{
-	uint64_t overhead = le32_to_cpu(es->s_overhead_clusters);
-
-	overhead *= sb->s_cluster_ratio;
-	if (overhead > sb->s_first_data_block && overhead < sb->s_blocks_count)
-		return overhead;
-	overhead = sb->s_first_data_block + sum_super_copies(sb);
-	overhead += (uint64_t)(sb->s_gdb_count - sb->s_first_meta_bg) * 3;
-	overhead += (uint64_t)sb->s_groups_count * (2 + sb->s_itb_per_group);
-	return min_u64(overhead, sb->s_blocks_count);
-}
-
 int ext4_read_geometry(struct super_block *sb, const struct ext2_super_block *es)
 {
 	int err;
@@ -377,6 +336,5 @@ int ext4_read_geometry(struct super_block *sb, const struct ext2_super_block *es
 	sb->s_resgid = sb->s_opts.o_resgid >= 0 ? (uint32_t)sb->s_opts.o_resgid
 						: le16_to_cpu(es->s_def_resgid);
 	sb->s_stripe = choose_stripe(sb, es);
-	sb->s_overhead = compute_overhead(sb, es);
 	return 0;
 }

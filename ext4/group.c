@@ -281,7 +281,7 @@ static struct ext4_group_info *load_info(struct super_block *sb, ext4_group_t gr
 {
 	uint32_t nr = group / sb->s_desc_per_block;
 	struct ext4_group_info *gi = calloc(1, sizeof(*gi));
-	struct ext4_group_layout gl;
+	struct ext4_group_layout gl = {0};
 	int err;
 
 	if (gi == NULL)

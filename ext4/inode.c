@@ -90,6 +90,7 @@ int ext4_get_inode_loc(struct inode *inode, struct buffer_head **bh_out, unsigne
 struct ext2_inode_large *ext4_raw_inode(struct super_block *sb, struct buffer_head *bh,
 					unsigned offset)
 {
+	ASSERT(bh != NULL);
 	ASSERT_CMP(offset + sb->s_inode_size, <=, bh->b_size);
 	return (struct ext2_inode_large *)(void *)(bh->b_data + offset);
 }

@@ -177,7 +177,9 @@ static int open_external(struct super_block *sb, const struct ext2_super_block *
 	p->jp_log_dev = dev;
 	p->jp_extents = &whole;
 	p->jp_nr_extents = 1;
-	return start_journal(sb, p);
+	err = start_journal(sb, p);
+	p->jp_extents = NULL;
+	return err;
 }
 
 int ext4_journal_open(struct super_block *sb, const struct ext2_super_block *es, bool *recover)

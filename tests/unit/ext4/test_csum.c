@@ -56,7 +56,7 @@ static struct inode *by_path(struct test_fs *t, const char *path)
 	out = testlib_debugfs(t->t_disk, command);
 	p = strstr(out, "Inode: ");
 	ck_assert_ptr_nonnull(p);
-	inode = ext4_iget(t->t_sb, (uint32_t)atoi(p + 7), EXT4_IGET_NORMAL);
+	inode = ext4_iget(t->t_sb, (uint32_t)strtoul(p + 7, NULL, 10), EXT4_IGET_NORMAL);
 	ck_assert(!IS_ERR(inode));
 	free(out);
 	return inode;

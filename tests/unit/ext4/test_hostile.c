@@ -219,7 +219,7 @@ START_TEST(bitmaps_that_overlap_are_noticed)
 	out = testlib_debugfs(t.t_disk, "stats");
 	p = strstr(out, "inode table at ");
 	ck_assert_ptr_nonnull(p);
-	table = (unsigned)atoi(p + strlen("inode table at "));
+	table = (unsigned)strtoul(p + strlen("inode table at "), NULL, 10);
 	free(out);
 	fx_free(&t);
 	snprintf(command, sizeof(command), SET_BG(0, "block_bitmap %u"), table + 1);
