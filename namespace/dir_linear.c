@@ -111,6 +111,7 @@ int ext4_dir_search(struct inode *dir, const char *name, size_t len, bool want_r
 		ret = search_linear(dir, slot);
 	if (ret != 1)
 		return ret;
+	ASSERT(slot->ds_bh != NULL);
 	de = ext4_dirent_at(slot->ds_bh->b_data, slot->ds_scan.sc_offset);
 	slot->ds_ino = le32_to_cpu(de->inode);
 	if (!ext4_valid_dir_ino(dir->i_sb, slot->ds_ino))
@@ -283,15 +284,19 @@ static int read_dots(struct inode *dir, struct buffer_head **out, unsigned *dotd
 	const char *why;
 	int err;
 
+	*dotdot = 0;
+	*rest = 0;
 	err = ext4_dir_bread(dir, 0, DIR_BLOCK_ANY, out);
 	if (err != 0)
 		return err;
+	ASSERT(*out != NULL);
 	de = ext4_dirent_at((*out)->b_data, 0);
 	why = ext4_dirent_bad(sb, (*out)->b_data, 0, sb->s_blocksize);
 	if (why == NULL &&
 	    (de->name_len != 1 || de->name[0] != '.' || le32_to_cpu(de->inode) != dir->i_ino))
 		why = "no '.'";
-	*dotdot = why == NULL ? le16_to_cpu(de->rec_len) : 0;
+	if (why == NULL)
+		*dotdot = le16_to_cpu(de->rec_len);
 	if (why == NULL)
 		why = ext4_dirent_bad(sb, (*out)->b_data, *dotdot, sb->s_blocksize);
 	if (why == NULL) {
@@ -302,10 +307,10 @@ static int read_dots(struct inode *dir, struct buffer_head **out, unsigned *dotd
 	}
 	if (why == NULL)
 		return 0;
-	err = ext4_dirent_error(dir, 0, *dotdot, why);
+	ext4_dirent_error(dir, 0, *dotdot, why);
 	bh_put(*out);
 	*out = NULL;
-	return err;
+	return -EFSCORRUPTED;
 }
 
 int ext4_dir_parent(struct inode *dir, uint32_t *ino)
@@ -400,8 +405,9 @@ int ext4_dir_is_empty(struct inode *dir)
 	int ret;
 
 	ret = ext4_dir_blocks(dir, &blocks);
-	if (ret == 0)
-		ret = read_dots(dir, &bh, &dotdot, &offset);
+	if (ret != 0)
+		return ret;
+	ret = read_dots(dir, &bh, &dotdot, &offset);
 	if (ret != 0)
 		return ret;
 	ret = block_is_empty(dir, bh, 0, offset);

@@ -389,6 +389,8 @@ static int split_leaf(handle_t *handle, struct inode *dir, struct dir_slot *slot
 	ext4_lblk_t lblk;
 	int err;
 
+	/* An entry that does not fit behind the packed others has at least two of them before it. */
+	ASSERT_CMP(map->lm_count, >=, 2u);
 	sort_map(map);
 	cut = split_point(map, sb->s_blocksize / 2);
 	hash = map->lm_entry[cut].le_hash;

@@ -3,7 +3,7 @@
  * ns.c - what the operations on names share: checks of names, times, link counts, locks of children.
  *
  * Invariants: (1) a link count never goes below 0, that of a directory never to 1 from above but as "too many to
- * count". (2) Children are locked after their directories, two of them by address.
+ * count". (2) Children are locked after their directories; of two a directory before a file, else by address.
  * Locking: see each function.
  */
 #include "namespace/ns.h"
@@ -184,9 +184,17 @@ void ns_lock_child(struct inode *inode)
 		down_write_nested(&inode->i_rwsem);
 }
 
+/* A file may have another name inside a directory that is locked with it: directories come first. */
+static bool locks_before(const struct inode *a, const struct inode *b)
+{
+	if (a == NULL || b == NULL || S_ISDIR(a->i_mode) == S_ISDIR(b->i_mode))
+		return (uintptr_t)a < (uintptr_t)b;
+	return S_ISDIR(a->i_mode);
+}
+
 void ns_lock_children(struct inode *a, struct inode *b)
 {
-	struct inode *first = (uintptr_t)a < (uintptr_t)b ? a : b;
+	struct inode *first = locks_before(a, b) ? a : b;
 	struct inode *second = first == a ? b : a;
 
 	ns_lock_child(first);

@@ -46,7 +46,7 @@ void ns_dir_dec_nlink(struct inode *dir);
 int ns_may_create(const struct inode *dir);
 int ns_may_delete(const struct inode *dir, const struct inode *victim);
 
-/* The lock of an inode below the directories that are locked already; NULL is allowed. Two of them by address. */
+/* The lock of an inode below the directories that are locked already; NULL is allowed. Of two a directory first, else by address. */
 void ns_lock_child(struct inode *inode);
 void ns_lock_children(struct inode *a, struct inode *b);
 void ns_unlock_children(struct inode *a, struct inode *b);

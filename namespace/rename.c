@@ -14,7 +14,7 @@
  * but adding the new name, which is itself the first change. (2) A moved directory's ".." changes in the same handle.
  * (3) No directory is below itself.
  * Locking: s_rename_lock if the directories differ, i_rwsem of the directories (ancestor first, else by address), then
- * of the two inodes (by address), then the handle.
+ * of the two inodes (a directory before a file, else by address), then the handle.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -90,8 +90,10 @@ int ext4_xattr_block_read(struct inode *inode, struct buffer_head **out, struct 
 /* Fill the buffer from a region built elsewhere. lock_buffer held. */
 static void fill_block(struct inode *inode, struct buffer_head *bh, const struct xattr_region *r)
 {
-	struct ext2_ext_attr_header *h = header(bh->b_data);
+	struct ext2_ext_attr_header *h;
 
+	ASSERT(bh != NULL);
+	h = header(bh->b_data);
 	memcpy(bh->b_data, r->r_base, bh->b_size);
 	memset(h, 0, sizeof(*h));
 	h->h_magic = cpu_to_le32(EXT2_EXT_ATTR_MAGIC);
