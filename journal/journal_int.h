@@ -66,6 +66,7 @@ TAILQ_HEAD(jh_queue, journal_head);
 
 struct revoke_record {
 	RB_ENTRY(revoke_record) r_link;
+	LIST_ENTRY(revoke_record) r_all;
 	uint64_t r_blocknr;
 	tid_t r_sequence; /* recovery only */
 };
@@ -73,8 +74,9 @@ struct revoke_record {
 RB_HEAD(revoke_tree, revoke_record);
 
 struct revoke_table {
-	struct revoke_tree rt_tree; /* [j_list_lock; recovery: owner thread] */
-	_Atomic unsigned rt_count;  /* [atomic], changed under j_list_lock */
+	struct revoke_tree rt_tree;	   /* [j_list_lock; recovery: owner thread] */
+	LIST_HEAD(, revoke_record) rt_all; /* [as rt_tree] what is to be freed at the end */
+	_Atomic unsigned rt_count;	   /* [atomic], changed under j_list_lock */
 };
 
 /* ---- Transactions ---- */

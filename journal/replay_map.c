@@ -23,6 +23,7 @@
 
 struct replay_block {
 	RB_ENTRY(replay_block) rb_link;
+	SLIST_ENTRY(replay_block) rb_all;
 	uint64_t rb_blocknr;
 	uint8_t *rb_data;
 };
@@ -56,14 +57,16 @@ void replay_map_init(struct replay_map *map, struct blkdev *bd, uint32_t block_b
 {
 	*map = (struct replay_map){.rm_dev = bd, .rm_block_bytes = block_bytes};
 	RB_INIT(&map->rm_tree);
+	SLIST_INIT(&map->rm_all);
 }
 
 void replay_map_clear(struct replay_map *map)
 {
 	struct replay_block *rb;
 
-	while ((rb = RB_ROOT(&map->rm_tree)) != NULL) {
-		RB_REMOVE(replay_tree, &map->rm_tree, rb);
+	RB_INIT(&map->rm_tree);
+	while ((rb = SLIST_FIRST(&map->rm_all)) != NULL) {
+		SLIST_REMOVE_HEAD(&map->rm_all, rb_all);
 		free(rb->rb_data);
 		free(rb);
 	}
@@ -83,6 +86,7 @@ static struct replay_block *add_block(struct replay_map *map, uint64_t blocknr)
 	}
 	rb->rb_blocknr = blocknr;
 	rb->rb_data = data;
+	SLIST_INSERT_HEAD(&map->rm_all, rb, rb_all);
 	RB_INSERT(replay_tree, &map->rm_tree, rb);
 	map->rm_count++;
 	return rb;

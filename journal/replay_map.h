@@ -10,6 +10,7 @@ RB_HEAD(replay_tree, replay_block);
 
 struct replay_map {
 	struct replay_tree rm_tree;
+	SLIST_HEAD(, replay_block) rm_all; /* what is to be freed at the end */
 	unsigned rm_count;
 	struct blkdev *rm_dev;
 	uint32_t rm_block_bytes;

@@ -33,6 +33,7 @@ RB_GENERATE_INTERNAL(revoke_tree, revoke_record, r_link, compare_records,
 void jbd2_revoke_init(struct revoke_table *rt)
 {
 	RB_INIT(&rt->rt_tree);
+	LIST_INIT(&rt->rt_all);
 	atomic_init(&rt->rt_count, 0);
 }
 
@@ -57,6 +58,7 @@ int jbd2_revoke_insert(struct revoke_table *rt, uint64_t blocknr, tid_t sequence
 		return -ENOMEM;
 	r->r_blocknr = blocknr;
 	r->r_sequence = sequence;
+	LIST_INSERT_HEAD(&rt->rt_all, r, r_all);
 	RB_INSERT(revoke_tree, &rt->rt_tree, r);
 	atomic_fetch_add_explicit(&rt->rt_count, 1, memory_order_release);
 	return 1;
@@ -69,6 +71,7 @@ bool jbd2_revoke_cancel(struct revoke_table *rt, uint64_t blocknr)
 	if (r == NULL)
 		return false;
 	RB_REMOVE(revoke_tree, &rt->rt_tree, r);
+	LIST_REMOVE(r, r_all);
 	atomic_fetch_sub_explicit(&rt->rt_count, 1, memory_order_release);
 	free(r);
 	return true;
@@ -85,8 +88,9 @@ void jbd2_revoke_clear(struct revoke_table *rt)
 {
 	struct revoke_record *r;
 
-	while ((r = RB_ROOT(&rt->rt_tree)) != NULL) {
-		RB_REMOVE(revoke_tree, &rt->rt_tree, r);
+	RB_INIT(&rt->rt_tree);
+	while ((r = LIST_FIRST(&rt->rt_all)) != NULL) {
+		LIST_REMOVE(r, r_all);
 		free(r);
 	}
 	atomic_store_explicit(&rt->rt_count, 0, memory_order_relaxed);

@@ -377,6 +377,41 @@ START_TEST(a_freed_block_leaves_the_checkpoint_list_with_the_commit_and_not_befo
 }
 END_TEST
 
+START_TEST(a_block_taken_again_in_the_same_transaction_cancels_its_revoke)
+{
+	struct fixture f;
+	struct blkdev *dirty;
+	struct buffer_head *bh;
+	handle_t *h;
+
+	fx_format(&f, &shape_1k);
+	fx_load(&f);
+	fx_write_one(&f, FX_META, 1);
+	ck_assert_int_eq(jbd2_journal_force_commit(f.f_j), 0);
+	h = jbd2_journal_start(f.f_j, HT_MISC, 2, 1);
+	bh = bh_find(f.f_cache, FX_META);
+	bh_hold(bh);
+	ck_assert_int_eq(jbd2_journal_revoke(h, FX_META, bh), 0);
+	ck_assert_int_eq(jbd2_journal_get_create_access(h, bh), 0);
+	lock_buffer(bh);
+	pattern_fill(bh->b_data, bh->b_size, 2, 0);
+	unlock_buffer(bh);
+	ck_assert_int_eq(jbd2_journal_dirty_metadata(h, bh), 0);
+	bh_put(bh);
+	ck_assert_int_eq(jbd2_journal_stop(h), 0);
+	ck_assert_int_eq(jbd2_journal_force_commit(f.f_j), 0);
+	dirty = testlib_clone(f.f_dev);
+	ck_assert_int_eq(fx_unload(&f), 0);
+	ck_assert(fx_disk_is(&f, FX_META, 2));
+	fx_close(&f);
+	f.f_dev = dirty;
+	f.f_log_dev = dirty;
+	ck_assert_int_eq(fx_recover(&f), 0);
+	ck_assert(fx_disk_is(&f, FX_META, 2));
+	fx_close(&f);
+}
+END_TEST
+
 START_TEST(a_forgotten_block_of_this_transaction_is_not_logged)
 {
 	struct fixture f;
@@ -671,6 +706,7 @@ int main(void)
 	tcase_add_test(tc, ordered_data_comes_before_the_commit_block);
 	tcase_add_test(tc, a_checkpoint_never_writes_what_is_not_committed);
 	tcase_add_test(tc, a_freed_block_leaves_the_checkpoint_list_with_the_commit_and_not_before);
+	tcase_add_test(tc, a_block_taken_again_in_the_same_transaction_cancels_its_revoke);
 	tcase_add_test(tc, a_forgotten_block_of_this_transaction_is_not_logged);
 	tcase_add_loop_test(tc, the_log_wraps_many_times, 0, FX_SHAPES);
 	tcase_add_test(tc, version_1_is_replayed_and_upgraded);

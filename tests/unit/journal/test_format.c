@@ -146,7 +146,7 @@ static void fc_link(struct fc_area *fa, unsigned inode)
 
 	put_le32_at(value, 2);
 	put_le32_at(value + 4, inode);
-	memcpy(value + 8, "abc", 3);
+	memset(value + 8, 'a', 3);
 	fc_add(fa, JBD2_FC_TAG_LINK, value, 11);
 }
 
