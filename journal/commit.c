@@ -224,7 +224,10 @@ static void fill_commit_block(journal_t *j, transaction_t *t, uint8_t *block, ui
 	jbd2_commit_csum_set(j, block);
 }
 
-/* The superblock must say where the log begins before the first commit block is there. */
+/*
+ * The superblock says where the log begins, durably, before the first block is there: else a cut
+ * could leave blocks of a transaction whose number the next life of the log uses again.
+ */
 static int open_log(journal_t *j, transaction_t *t)
 {
 	bool write;
@@ -235,7 +238,7 @@ static int open_log(journal_t *j, transaction_t *t)
 	write = j->j_flushed;
 	mutex_unlock(&j->j_state_lock);
 	if (write)
-		err = jbd2_sb_write_claimed(j, t->t_tid, t->t_log_start, false);
+		err = jbd2_sb_write_claimed(j, t->t_tid, t->t_log_start, true);
 	mutex_lock(&j->j_state_lock);
 	if (write && err == 0) {
 		j->j_flushed = false;

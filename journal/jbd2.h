@@ -40,7 +40,10 @@ enum jbd2_handle_type {
 	HT_MAX
 };
 
-/* Called after the transaction is durable (error 0) or the journal is aborted (error < 0): once, from the commit thread, no lock held. May not start a handle. */
+/*
+ * Called after the transaction is durable (error 0) or the journal is aborted (error < 0): once, from the commit thread, no lock held.
+ * No write of a block that the transaction freed is in flight, nor will be. May not start a handle nor wait for a commit.
+ */
 struct jbd2_commit_cb {
 	void (*cb_fn)(struct jbd2_commit_cb *cb, int error);
 	STAILQ_ENTRY(jbd2_commit_cb) cb_link; /* [j_list_lock] */
@@ -164,7 +167,9 @@ handle_t *jbd2_journal_start(journal_t *j, enum jbd2_handle_type type, unsigned 
 			     unsigned revokes);
 /*
  * Set aside credits for a handle that is started later by jbd2_journal_start_reserved(), which then never waits for log space and may join a
- * transaction that is being locked down. No handle may be open in this thread unless the wait is impossible: with one open, -EAGAIN replaces waiting.
+ * transaction that is being locked down. With a handle open in this thread, and in manual mode, -EAGAIN
+ * replaces waiting. At most half of a transaction can be reserved, by all: a thread that holds a reservation which nobody will use before
+ * it goes on must not ask for another. -ENOSPC if credits can never fit.
  */
 handle_t *jbd2_journal_reserve(journal_t *j, unsigned credits);
 /* Turn the reservation into an open handle of this thread. On error the reservation is released. */
@@ -174,7 +179,9 @@ void jbd2_journal_free_reserved(handle_t *rsv);
 /* Ask for `credits` more blocks. 0; 1 if the transaction has no room (restart, then); negative errno. */
 int jbd2_journal_extend(handle_t *h, unsigned credits, unsigned revokes);
 /*
- * Finish the part done so far and continue in a new transaction with `credits`. The file system must be consistent at this point; only the outermost handle. The caller holds nothing after handle in the lock order.
+ * Finish the part done so far and continue in a new transaction with `credits`. The file system must be consistent at this point; only
+ * the outermost handle. The caller holds nothing after handle in the lock order. The commit of the old transaction is asked for; the same one
+ * may be joined again if it is not locked down yet, as in the kernel. After an error the handle can only be stopped.
  */
 int jbd2_journal_restart(handle_t *h, unsigned credits, unsigned revokes);
 /* Close (or un-nest). With h_sync set waits for the commit. Returns the handle's error (-EROFS after abort). */
@@ -237,11 +244,16 @@ int jbd2_log_start_commit(journal_t *j, tid_t tid);
 int jbd2_log_wait_commit(journal_t *j, tid_t tid);
 /* Start if needed, and wait. */
 int jbd2_complete_transaction(journal_t *j, tid_t tid);
-/* Commit the running transaction if it has anything, and wait for all commits. */
+/*
+ * Commit the running transaction if it has anything, and wait for all commits and their callbacks: what they freed is free. The other
+ * waits end as soon as the transaction is durable, a moment before its callbacks run. The journal's error if a commit was lost.
+ */
 int jbd2_journal_force_commit(journal_t *j);
 /* True if the commit of tid will flush the data device after now, so that fsync need not. As jbd2_trans_will_send_data_barrier(). */
 bool jbd2_trans_will_send_data_barrier(journal_t *j, tid_t tid);
-/* Commit, checkpoint all, empty log on disk (s_start 0). */
+/*
+ * Commit, checkpoint all, empty log on disk (s_start 0). -EAGAIN if others went on writing all the while: lock updates out for certainty.
+ */
 int jbd2_journal_flush(journal_t *j);
 /* Wait for all handles to end and let none start, until unlocked (freeze). No handle open. */
 void jbd2_journal_lock_updates(journal_t *j);

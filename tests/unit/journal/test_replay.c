@@ -215,7 +215,7 @@ static void damage(struct blkdev *dev, struct prng *p)
 
 START_TEST(damaged_logs_replay_as_with_e2fsck_or_are_refused)
 {
-	int kind = _i / 4;
+	int kind = _i / SEEDS;
 	struct prng p;
 	struct blkdev *dev;
 	uint64_t differs;
@@ -248,7 +248,8 @@ int main(void)
 	tcase_add_loop_test(tc, debugfs_logs_replay_as_with_e2fsck, 0, KINDS * SEEDS);
 	tcase_add_test(tc, a_revoke_after_the_write_wins);
 	tcase_add_test(tc, a_write_after_the_revoke_wins);
-	tcase_add_loop_test(tc, damaged_logs_replay_as_with_e2fsck_or_are_refused, 0, KINDS * 4);
+	tcase_add_loop_test(tc, damaged_logs_replay_as_with_e2fsck_or_are_refused, 0,
+			    KINDS * SEEDS);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);
