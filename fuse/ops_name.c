@@ -118,6 +118,7 @@ static void make(fuse_req_t req, fuse_ino_t parent, struct ns_new *n, make_fn *f
 	n->nn_len = strlen(n->nn_name);
 	n->nn_cred = &cred;
 	err = fn(front_inode(front_of(req), parent), n, &inode);
+	n->nn_cred = NULL;
 	front_reply_entry(req, err, inode);
 }
 
