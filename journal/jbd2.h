@@ -258,7 +258,10 @@ int jbd2_journal_flush(journal_t *j);
 /* Wait for all handles to end and let none start, until unlocked (freeze). No handle open. */
 void jbd2_journal_lock_updates(journal_t *j);
 void jbd2_journal_unlock_updates(journal_t *j);
-/* No more writes to log or home; each later operation gives -EROFS. error is recorded in the journal superblock. */
+/*
+ * No more writes to log or home; each later operation gives -EROFS. error is recorded in the journal superblock (not -ESHUTDOWN). May be
+ * called under any lock that is not the journal's; blocks for that one write.
+ */
 void jbd2_journal_abort(journal_t *j, int error);
 bool jbd2_is_aborted(const journal_t *j);
 /* s_errno of the journal superblock (0: none), and clearing it after the file system recorded it. */

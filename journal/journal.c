@@ -11,6 +11,7 @@
  * Locking: init, recover, load and destroy have the journal for themselves.
  */
 #include <inttypes.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -288,6 +289,13 @@ bool jbd2_is_aborted(const journal_t *j)
 	return atomic_load_explicit(&j->j_error, memory_order_acquire) != 0;
 }
 
+void jbd2_state_lock_anywhere(journal_t *j)
+{
+	/* A try-lock has no place in the lock order. */
+	while (!mutex_trylock(&j->j_state_lock))
+		sched_yield();
+}
+
 void jbd2_journal_abort(journal_t *j, int error)
 {
 	int expected = 0;
@@ -296,7 +304,7 @@ void jbd2_journal_abort(journal_t *j, int error)
 	if (!atomic_compare_exchange_strong(&j->j_error, &expected, error))
 		return;
 	log_err("journal aborted: error %d", -error);
-	mutex_lock(&j->j_state_lock);
+	jbd2_state_lock_anywhere(j);
 	jbd2_gate_update_locked(j);
 	cond_broadcast(&j->j_wait_updates);
 	cond_broadcast(&j->j_wait_transaction);

@@ -257,6 +257,14 @@ bool jbd2_commit_csum_ok(const journal_t *j, const uint8_t *block);
 uint32_t jbd2_sb_csum(const uint8_t *sb);
 void jbd2_header_write(uint8_t *block, uint32_t blocktype, tid_t tid);
 
+/* ---- journal.c ---- */
+
+/*
+ * Take j_state_lock for an abort, which may come under locks that rank after it. Nobody takes any of those while holding j_state_lock,
+ * and nobody holds it for long.
+ */
+void jbd2_state_lock_anywhere(journal_t *j);
+
 /* ---- superblock.c ---- */
 
 /* Where block lblk of the log lies; *run is the number of blocks that follow each other from there. -EFSCORRUPTED outside. */

@@ -302,12 +302,18 @@ int jbd2_sb_write_claimed(journal_t *j, tid_t sequence, uint32_t block, bool fua
 	return write_sb_block(j, fua);
 }
 
-void jbd2_sb_release(journal_t *j)
+static void sb_release_locked(journal_t *j)
 {
-	mutex_lock(&j->j_state_lock);
+	mutex_assert_held(&j->j_state_lock);
 	ASSERT(j->j_sb_busy);
 	j->j_sb_busy = false;
 	cond_broadcast(&j->j_wait_checkpoint);
+}
+
+void jbd2_sb_release(journal_t *j)
+{
+	mutex_lock(&j->j_state_lock);
+	sb_release_locked(j);
 	mutex_unlock(&j->j_state_lock);
 }
 
@@ -329,12 +335,14 @@ int jbd2_sb_set_errno(journal_t *j, int error)
 {
 	int err;
 
-	mutex_lock(&j->j_state_lock);
+	jbd2_state_lock_anywhere(j);
 	jbd2_sb_claim_locked(j);
 	mutex_unlock(&j->j_state_lock);
 	put_be32(j->j_sb + SB(s_errno), (uint32_t)error);
 	err = write_sb_block(j, true);
-	jbd2_sb_release(j);
+	jbd2_state_lock_anywhere(j);
+	sb_release_locked(j);
+	mutex_unlock(&j->j_state_lock);
 	return err;
 }
 

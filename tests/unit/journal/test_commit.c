@@ -645,6 +645,26 @@ START_TEST(an_abort_with_an_open_handle_drops_its_changes)
 }
 END_TEST
 
+START_TEST(an_abort_may_come_under_any_lock)
+{
+	struct fixture f;
+	struct mutex group;
+
+	fx_format(&f, &shape_1k);
+	fx_load(&f);
+	mutex_init(&group, LOCK_RANK_GROUP);
+	fx_write_one(&f, FX_META, 1);
+	mutex_lock(&group);
+	jbd2_journal_abort(f.f_j, -EFSCORRUPTED);
+	mutex_unlock(&group);
+	ck_assert_int_eq((int32_t)fx_sb_field(&f, FX_SB(s_errno)), -EFSCORRUPTED);
+	ck_assert_uint_eq(f.f_aborts, 1);
+	ck_assert_int_eq(fx_unload(&f), -EFSCORRUPTED);
+	mutex_destroy(&group);
+	fx_close(&f);
+}
+END_TEST
+
 START_TEST(updates_can_be_locked_out)
 {
 	struct fixture f;
@@ -717,6 +737,7 @@ int main(void)
 	tcase_add_test(tc, statistics_are_printed);
 	tcase_add_loop_test(tc, an_io_error_aborts_and_nothing_more_is_written, 0, 6);
 	tcase_add_test(tc, an_abort_with_an_open_handle_drops_its_changes);
+	tcase_add_test(tc, an_abort_may_come_under_any_lock);
 	tcase_add_test(tc, updates_can_be_locked_out);
 	tcase_add_test(tc, a_read_only_journal_writes_nothing);
 	suite_add_tcase(s, tc);
