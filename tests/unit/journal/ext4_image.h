@@ -13,6 +13,7 @@
 #include "block/blkdev.h"
 #include "block/buffer.h"
 #include "journal/journal_int.h"
+#include "util/crc32c.h"
 #include "util/err.h"
 
 #define EI_SB_BYTES 1024u
@@ -137,11 +138,9 @@ static inline uint8_t *ei_log_block(struct ext4_image *ei, uint32_t lblk)
 	return NULL;
 }
 
-/* Replay with our own recovery. */
-static inline int ei_recover(struct ext4_image *ei)
+static inline struct jbd2_params ei_params(struct ext4_image *ei, struct bh_cache *cache)
 {
-	struct bh_cache *cache = bh_cache_create(ei->ei_dev, ei->ei_block_bytes, 16 << 20);
-	struct jbd2_params params = {
+	return (struct jbd2_params){
 		.jp_cache = cache,
 		.jp_fs_dev = ei->ei_dev,
 		.jp_log_dev = ei->ei_dev,
@@ -153,6 +152,27 @@ static inline int ei_recover(struct ext4_image *ei)
 		.jp_want_csum = ei->ei_csum,
 		.jp_want_64bit = ei->ei_64bit,
 	};
+}
+
+/* The superblock says that the log has to be replayed. */
+static inline void ei_set_needs_recovery(struct ext4_image *ei)
+{
+	uint8_t *sb = (uint8_t *)mem_data(ei->ei_dev) + EI_SB_BYTES;
+	uint32_t csum;
+
+	sb[0x60] |= 4;
+	if (!ei->ei_csum)
+		return;
+	csum = crc32c(~UINT32_C(0), sb, 0x3fc);
+	for (unsigned i = 0; i < 4; i++)
+		sb[0x3fc + i] = (uint8_t)(csum >> 8 * i);
+}
+
+/* Replay with our own recovery. */
+static inline int ei_recover(struct ext4_image *ei)
+{
+	struct bh_cache *cache = bh_cache_create(ei->ei_dev, ei->ei_block_bytes, 16 << 20);
+	struct jbd2_params params = ei_params(ei, cache);
 	journal_t *j = jbd2_journal_init(&params);
 	int err = IS_ERR(j) ? PTR_ERR(j) : jbd2_journal_recover(j);
 

@@ -237,6 +237,89 @@ START_TEST(damaged_logs_replay_as_with_e2fsck_or_are_refused)
 }
 END_TEST
 
+/* ---- Our own logs ---- */
+
+static void log_block(journal_t *j, handle_t *h, uint64_t blocknr, uint64_t tag)
+{
+	struct buffer_head *bh = bh_get(j->j_cache, blocknr);
+
+	ck_assert(!IS_ERR(bh));
+	ck_assert_int_eq(jbd2_journal_get_create_access(h, bh), 0);
+	lock_buffer(bh);
+	pattern_fill(bh->b_data, bh->b_size, tag, 0);
+	if (tag % 5 == 0)
+		put_be32(bh->b_data, JBD2_MAGIC_NUMBER);
+	bh_set(bh, BH_UPTODATE);
+	unlock_buffer(bh);
+	ck_assert_int_eq(jbd2_journal_dirty_metadata(h, bh), 0);
+	bh_put(bh);
+}
+
+/* Transactions of up to 150 blocks, so that some have several descriptors; revokes between them. */
+static void log_transactions(journal_t *j, struct prng *p, int kind)
+{
+	uint64_t tag = 0;
+
+	for (unsigned i = 0; i < 6; i++) {
+		unsigned n = 1 + (unsigned)prng_below(p, 100);
+		handle_t *h = jbd2_journal_start(j, HT_MISC, 150, 20);
+
+		ck_assert(!IS_ERR(h));
+		for (unsigned k = 0; k < n; k++)
+			log_block(j, h, kinds[kind].low + prng_below(p, 300), ++tag);
+		for (unsigned k = 0; k < 10; k++)
+			ck_assert_int_eq(
+				jbd2_journal_revoke(h, kinds[kind].low + prng_below(p, 300), NULL),
+				0);
+		ck_assert_int_eq(jbd2_journal_stop(h), 0);
+		ck_assert_int_eq(jbd2_journal_force_commit(j), 0);
+	}
+}
+
+START_TEST(our_logs_replay_with_e2fsck_as_here)
+{
+	struct blkdev *dev, *dirty;
+	struct ext4_image ei;
+	struct jbd2_params params;
+	struct bh_cache *cache;
+	struct prng p;
+	journal_t *j;
+	int err, fsck;
+
+	prng_seed(&p, prng_seed_from_env(300 + (uint64_t)_i));
+	dev = testlib_mkfs(kinds[_i].mkfs, kinds[_i].size_bytes);
+	ei_open(&ei, dev);
+	ei_set_needs_recovery(&ei);
+	cache = bh_cache_create(dev, ei.ei_block_bytes, 16 << 20);
+	params = ei_params(&ei, cache);
+	j = jbd2_journal_init(&params);
+	ck_assert(!IS_ERR(j));
+	ck_assert_int_eq(jbd2_journal_load(j), 0);
+	/* Near the end of the log: it wraps. */
+	j->j_head = j->j_last - 120;
+	j->j_tail = j->j_head;
+	log_transactions(j, &p, _i);
+	ck_assert_uint_eq(counter_read(&jbd2_stats(j)->js_log_wraps), 1);
+	dirty = testlib_clone(dev);
+	ck_assert_int_eq(jbd2_journal_destroy(j), 0);
+	bh_cache_destroy(cache);
+	ck_assert_uint_eq(replay_both(dirty, &err, &fsck), UINT64_MAX);
+	ck_assert_int_eq(err, 0);
+	/* And it is what the checkpoint made of it. */
+	ei_open(&ei, dev);
+	for (uint64_t b = kinds[_i].low; b < kinds[_i].low + 300; b++) {
+		struct ext4_image other;
+
+		ei_open(&other, dirty);
+		if (memcmp(ei_block(&ei, b), ei_block(&other, b), ei.ei_block_bytes) != 0)
+			ck_abort_msg("block %llu: replay and checkpoint differ",
+				     (unsigned long long)b);
+	}
+	blk_close(dirty);
+	blk_close(dev);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("journal/replay");
@@ -246,6 +329,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, debugfs_logs_replay_as_with_e2fsck, 0, KINDS * SEEDS);
+	tcase_add_loop_test(tc, our_logs_replay_with_e2fsck_as_here, 0, KINDS);
 	tcase_add_test(tc, a_revoke_after_the_write_wins);
 	tcase_add_test(tc, a_write_after_the_revoke_wins);
 	tcase_add_loop_test(tc, damaged_logs_replay_as_with_e2fsck_or_are_refused, 0,
