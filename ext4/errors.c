@@ -289,5 +289,8 @@ int ext4_check_writable(struct super_block *sb)
 {
 	if (atomic_load_explicit(&sb->s_shutdown, memory_order_relaxed))
 		return -EIO;
-	return sb_rdonly(sb) ? -EROFS : 0;
+	/* An abort closes the journal a moment before its callback runs. */
+	if (sb_rdonly(sb) || jbd2_is_aborted(sb->s_journal))
+		return -EROFS;
+	return 0;
 }
