@@ -67,6 +67,9 @@ enum dir_block_kind {
 /* Read block lblk. Holes are damage. 0 or negative errno. */
 int ext4_dir_bread(struct inode *dir, ext4_lblk_t lblk, enum dir_block_kind kind,
 		   struct buffer_head **out);
+#define DIR_READAHEAD_BLOCKS 16u
+/* All blocks are going to be read: start with those behind lblk, if it is not cached. */
+void ext4_dir_readahead(struct inode *dir, ext4_lblk_t lblk, ext4_lblk_t blocks);
 /* In an indexed directory: the block holds no entries but a part of the index. */
 bool ext4_dir_is_index_block(const struct inode *dir, ext4_lblk_t lblk, uint8_t *data);
 /* Number of blocks; -EFSCORRUPTED if it cannot be. */

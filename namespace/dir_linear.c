@@ -83,6 +83,8 @@ static int search_linear(struct inode *dir, struct dir_slot *slot)
 	for (ext4_lblk_t i = 0; i < blocks; i++) {
 		ext4_lblk_t lblk = start + i < blocks ? start + i : start + i - blocks;
 
+		if (i % DIR_READAHEAD_BLOCKS == 0)
+			ext4_dir_readahead(dir, lblk, blocks);
 		ret = search_block(dir, lblk, slot);
 		if (ret == 1 && lblk != start)
 			set_hint(dir, lblk);
@@ -99,6 +101,7 @@ int ext4_dir_search(struct inode *dir, const char *name, size_t len, bool want_r
 	const struct ext2_dir_entry_2 *de;
 	int ret = -EDXBAD;
 
+	ASSERT_CMP(len, >, 0u);
 	memset(slot, 0, sizeof(*slot));
 	slot->ds_scan = scan;
 	if (ext4_dir_indexed(dir)) {

@@ -150,6 +150,24 @@ int ext4_dir_bread(struct inode *dir, ext4_lblk_t lblk, enum dir_block_kind kind
 	return err;
 }
 
+void ext4_dir_readahead(struct inode *dir, ext4_lblk_t lblk, ext4_lblk_t blocks)
+{
+	struct bh_cache *cache = dir->i_sb->s_bcache;
+	struct ext4_map_blocks map = {.m_lblk = lblk, .m_len = DIR_READAHEAD_BLOCKS};
+	struct buffer_head *bh;
+	bool cached;
+
+	if (map.m_len > blocks - lblk)
+		map.m_len = blocks - lblk;
+	if (map.m_len < 2 || ext4_map_blocks(NULL, dir, &map, 0) < 2)
+		return;
+	bh = bh_find(cache, map.m_pblk);
+	cached = bh != NULL && bh_test(bh, BH_UPTODATE);
+	bh_put(bh);
+	if (!cached)
+		bh_readahead(cache, map.m_pblk, map.m_len);
+}
+
 static bool append_room(struct inode *dir, ext4_lblk_t lblk)
 {
 	struct super_block *sb = dir->i_sb;
@@ -216,6 +234,8 @@ int ext4_dirent_scan(struct inode *dir, struct buffer_head *bh, ext4_lblk_t lblk
 	unsigned need = ext4_dir_rec_len(scan->sc_len);
 	unsigned prev = DIR_NONE;
 	unsigned offset = 0;
+	/* Names in one directory are alike at their start. */
+	size_t end = scan->sc_len - 1;
 
 	scan->sc_fit = DIR_NONE;
 	while (offset < limit) {
@@ -227,6 +247,7 @@ int ext4_dirent_scan(struct inode *dir, struct buffer_head *bh, ext4_lblk_t lblk
 			return ext4_dirent_error(dir, lblk, offset, why);
 		used = de->inode == 0 ? 0 : ext4_dir_rec_len(de->name_len);
 		if (de->inode != 0 && de->name_len == scan->sc_len &&
+		    de->name[end] == scan->sc_name[end] &&
 		    memcmp(de->name, scan->sc_name, scan->sc_len) == 0) {
 			scan->sc_offset = offset;
 			scan->sc_prev = prev;

@@ -34,12 +34,13 @@ static struct inode *entry_inode(struct inode *dir, uint32_t ino)
 
 static int lookup_locked(struct inode *dir, const char *name, size_t len, struct inode **out)
 {
+	bool dotdot = len == 2 && ns_is_dots(name, len);
 	struct dir_slot slot;
 	struct inode *inode;
 	uint32_t ino;
 	int ret;
 
-	if (len == 2 && ns_is_dots(name, len)) {
+	if (dotdot) {
 		ret = ext4_dir_parent(dir, &ino);
 	} else {
 		ret = ext4_dir_search(dir, name, len, false, &slot);
@@ -49,12 +50,16 @@ static int lookup_locked(struct inode *dir, const char *name, size_t len, struct
 	}
 	if (ret != 0)
 		return ret;
-	if (ino == dir->i_ino && dir->i_ino != EXT4_ROOT_INO)
+	if (ino == dir->i_ino && (!dotdot || ino != EXT4_ROOT_INO))
 		return ext4_error(dir->i_sb, dir->i_ino, "'%.*s' is its own parent", (int)len,
 				  name);
 	inode = entry_inode(dir, ino);
 	if (IS_ERR(inode))
 		return PTR_ERR(inode);
+	if (dotdot && !S_ISDIR(inode->i_mode)) {
+		iput(inode);
+		return ext4_error(dir->i_sb, dir->i_ino, "'..' names no directory");
+	}
 	*out = inode;
 	return 0;
 }

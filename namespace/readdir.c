@@ -180,8 +180,13 @@ static int gather_block(struct ns_dir *d, ext4_lblk_t lblk, unsigned offset, con
 	uint64_t base = (uint64_t)lblk << sb->s_blocksize_bits;
 	unsigned limit = ext4_dir_leaf_bytes(sb);
 	struct buffer_head *bh;
-	int err = ext4_dir_bread(dir, lblk, g->g_hashed ? DIR_BLOCK_LEAF : DIR_BLOCK_ANY, &bh);
+	ext4_lblk_t blocks;
+	int err = ext4_dir_blocks(dir, &blocks);
 
+	if (err == 0 && lblk < blocks)
+		ext4_dir_readahead(dir, lblk, blocks);
+	if (err == 0)
+		err = ext4_dir_bread(dir, lblk, g->g_hashed ? DIR_BLOCK_LEAF : DIR_BLOCK_ANY, &bh);
 	if (err != 0)
 		return err;
 	if (!g->g_hashed && ext4_dir_is_index_block(dir, lblk, bh->b_data))

@@ -466,7 +466,7 @@ static int set_acl_value(struct inode *inode, enum acl_type type, const struct x
 	if (!change->c_remove)
 		err = ext4_acl_from_xattr(change->c_value, change->c_bytes, &acl);
 	if (err == 0 && type == ACL_TYPE_DEFAULT && !S_ISDIR(inode->i_mode))
-		err = acl != NULL ? -EACCES : -ENODATA;
+		err = acl != NULL ? -EACCES : 0;
 	if (err == 0 && type == ACL_TYPE_ACCESS)
 		err = acl_mode(inode, cred, &acl, &mode);
 	if (err == 0)
