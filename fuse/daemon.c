@@ -234,14 +234,14 @@ static int start_pool(struct front *f)
 		.pp_ended = connection_ended,
 		.pp_arg = f,
 	};
-	struct pool *p = pool_start(&pp);
+	int err = -ENOMEM;
 
-	if (IS_ERR(p)) {
-		log_err("cannot start threads: %s", strerror(-PTR_ERR(p)));
-		return PTR_ERR(p);
-	}
-	f->f_pool = p;
-	return 0;
+	f->f_pool = pool_create(&pp);
+	if (f->f_pool != NULL)
+		err = pool_start(f->f_pool);
+	if (err != 0)
+		f->f_pool = NULL;
+	return err;
 }
 
 static int connect_kernel(struct life *l)

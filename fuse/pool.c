@@ -35,7 +35,6 @@
 #include <unistd.h>
 
 #include "util/assert.h"
-#include "util/err.h"
 #include "util/lock.h"
 #include "util/log.h"
 #include "util/time.h"
@@ -264,19 +263,18 @@ static void *worker_main(void *arg)
 
 /* ---- The pool ---- */
 
-struct pool *pool_start(const struct pool_params *params)
+struct pool *pool_create(const struct pool_params *params)
 {
 	struct pool *p = calloc(1, sizeof(*p));
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	bool started;
 
 	ASSERT_CMP(params->pp_max, <, params->pp_transport->t_channels);
 	if (p == NULL)
-		return ERR_PTR(-ENOMEM);
+		return NULL;
 	p->p_workers = calloc(params->pp_max, sizeof(*p->p_workers));
 	if (p->p_workers == NULL) {
 		free(p);
-		return ERR_PTR(-ENOMEM);
+		return NULL;
 	}
 	p->p_params = *params;
 	p->p_want = params->pp_active;
@@ -288,26 +286,37 @@ struct pool *pool_start(const struct pool_params *params)
 		p->p_workers[i].w_index = i;
 		pthread_cond_init(&p->p_workers[i].w_cond, NULL);
 	}
-	pthread_mutex_lock(&p->p_lock);
-	fill_up_locked(p);
-	started = p->p_nr_live > 0;
-	pthread_mutex_unlock(&p->p_lock);
-	if (started)
-		return p;
+	return p;
+}
+
+static void pool_free(struct pool *p)
+{
+	for (unsigned i = 0; i < p->p_params.pp_max; i++)
+		pthread_cond_destroy(&p->p_workers[i].w_cond);
+	pthread_mutex_destroy(&p->p_lock);
 	free(p->p_workers);
 	free(p);
-	return ERR_PTR(-EAGAIN);
+}
+
+int pool_start(struct pool *p)
+{
+	bool started;
+
+	pthread_mutex_lock(&p->p_lock);
+	fill_up_locked(p);
+	started = p->p_nr > 0;
+	pthread_mutex_unlock(&p->p_lock);
+	if (started)
+		return 0;
+	pool_free(p);
+	return -EAGAIN;
 }
 
 void pool_join(struct pool *p)
 {
 	for (unsigned i = 0; i < p->p_nr; i++)
 		pthread_join(p->p_workers[i].w_thread, NULL);
-	for (unsigned i = 0; i < p->p_params.pp_max; i++)
-		pthread_cond_destroy(&p->p_workers[i].w_cond);
-	pthread_mutex_destroy(&p->p_lock);
-	free(p->p_workers);
-	free(p);
+	pool_free(p);
 }
 
 void pool_set_active(struct pool *p, unsigned active)

@@ -28,8 +28,10 @@ struct pool_stats {
 	uint64_t ps_handovers; /* a blocked thread woke or started another one */
 };
 
-/* Starts pp_active threads; channel 0 is left to the caller. ERR_PTR(-EAGAIN, -ENOMEM). */
-struct pool *pool_start(const struct pool_params *params);
+/* No thread yet. NULL: no memory. */
+struct pool *pool_create(const struct pool_params *params);
+/* Start pp_active threads; channel 0 is left to the caller. 0, or -EAGAIN if none could be started: then the pool is freed. */
+int pool_start(struct pool *p);
 /* Threads that wait for requests are stopped after the connection has ended; joins all. */
 void pool_join(struct pool *p);
 /* Change the number of threads at work. */
