@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "block/filter_fault.h"
 #include "ext4/super.h"
 #include "tests/lib/pattern.h"
 #include "tests/lib/prng.h"
@@ -34,17 +35,32 @@ struct wf {
 	struct super_block *sb;
 	struct wb_domain *wb;
 	bool threads;
-	bool want_slow;	     /* a slowdev on top: wf->dev */
+	bool want_slow;	  /* a slowdev on top: wf->dev */
+	bool want_faults; /* a fault filter below that: wf->faults */
+	struct blkdev *faults;
 	const char *filters; /* -o blk= */
 	struct ext4_options opts;
 };
 
 static const struct ext4_cred wf_root = {0, 0, true};
 
+/* Inodes made by a test are freed as a whole; those made by debugfs keep their names, and their numbers. */
+static bool wf_run_evict_frees_inode;
+
 static inline void wf_evict(struct inode *inode)
 {
 	ck_assert_int_eq(ext4_evict_data(inode), 0);
-	(void)ext4_orphan_del(NULL, inode);
+	if (wf_run_evict_frees_inode) {
+		handle_t *handle = ext4_journal_start(inode, HT_TRUNCATE, 40);
+
+		ck_assert_int_eq(ext4_orphan_del(handle, inode), 0);
+		inode->i_dtime = (uint32_t)now_real().tv_sec;
+		ck_assert_int_eq(ext4_mark_inode_dirty(handle, inode), 0);
+		ck_assert_int_eq(ext4_free_inode(handle, inode), 0);
+		ck_assert_int_eq(ext4_journal_stop(handle, 0), 0);
+	} else {
+		(void)ext4_orphan_del(NULL, inode);
+	}
 	ext4_inode_unhash(inode);
 }
 
@@ -72,6 +88,10 @@ static inline void wf_mount(struct wf *f)
 	ck_assert(!IS_ERR(dev));
 	if (f->filters != NULL)
 		dev = blk_stack_filters(dev, f->filters);
+	if (f->want_faults) {
+		dev = fault_open(dev, &(const struct fault_options){.fo_seed = 1});
+		f->faults = dev;
+	}
 	if (f->want_slow)
 		dev = slowdev_open(dev);
 	ck_assert(!IS_ERR(dev));
@@ -258,6 +278,23 @@ static inline unsigned wf_extents(struct inode *inode, uint32_t blocks)
 		lblk += map.m_len;
 	}
 	return runs;
+}
+
+/* Requests of `op` to blocks [lblk, lblk + len) of the file, which are mapped and contiguous, fail from now on. The rule's id. */
+static inline int wf_fail_blocks(struct wf *f, struct inode *inode, enum req_op op,
+				 ext4_lblk_t lblk, uint32_t len)
+{
+	struct ext4_map_blocks map = {.m_lblk = lblk, .m_len = len};
+	struct fault_rule rule = {
+		.fr_kind = FAULT_ERROR, .fr_ops = FAULT_OP(op), .fr_count = FAULT_FOREVER};
+	int id;
+
+	ck_assert_int_eq(ext4_map_blocks(NULL, inode, &map, 0), (int)len);
+	rule.fr_from_bytes = map.m_pblk << f->sb->s_blocksize_bits;
+	rule.fr_to_bytes = (map.m_pblk + len) << f->sb->s_blocksize_bits;
+	id = fault_arm(f->faults, &rule);
+	ck_assert_int_ge(id, 0);
+	return id;
 }
 
 static inline uint64_t wf_requests(struct wf *f, enum req_op op)
