@@ -439,6 +439,73 @@ START_TEST(a_freed_block_is_not_given_back_while_it_is_being_written)
 }
 END_TEST
 
+/* ---- A block that is changed between its collection and its copy ---- */
+
+struct holder {
+	struct buffer_head *hd_bh;
+	_Atomic bool hd_held;
+	_Atomic bool hd_let_go;
+};
+
+static void *hold_content(void *arg)
+{
+	struct holder *hd = arg;
+
+	lock_buffer(hd->hd_bh);
+	atomic_store(&hd->hd_held, true);
+	while (!atomic_load(&hd->hd_let_go))
+		usleep(100);
+	unlock_buffer(hd->hd_bh);
+	return NULL;
+}
+
+static void *background_checkpoint(void *arg)
+{
+	journal_t *j = arg;
+
+	/* As if the log were nearly full. */
+	atomic_fetch_sub(&j->j_free, (int)j->j_last / 2);
+	jbd2_checkpoint_inline(j);
+	atomic_fetch_add(&j->j_free, (int)j->j_last / 2);
+	return NULL;
+}
+
+START_TEST(a_block_taken_after_its_collection_is_left_alone)
+{
+	static const struct fx_shape shape = {.fs_block_bytes = 1024};
+	struct fixture f;
+	struct holder hd = {.hd_held = false};
+	struct buffer_head *second;
+	pthread_t thread[2];
+
+	fx_format(&f, &shape);
+	fx_load(&f);
+	fx_write_one(&f, FX_META, 1);
+	fx_write_one(&f, FX_META + 1, 2);
+	ck_assert_int_eq(jbd2_journal_force_commit(f.f_j), 0);
+	hd.hd_bh = bh_find(f.f_cache, FX_META);
+	second = bh_find(f.f_cache, FX_META + 1);
+	ck_assert_int_eq(pthread_create(&thread[0], NULL, hold_content, &hd), 0);
+	while (!atomic_load(&hd.hd_held))
+		usleep(100);
+	/* The checkpoint collects both and stops at the first. */
+	ck_assert_int_eq(pthread_create(&thread[1], NULL, background_checkpoint, f.f_j), 0);
+	while (atomic_load(&second->b_count) < 3)
+		usleep(100);
+	fx_write_one(&f, FX_META + 1, 3);
+	atomic_store(&hd.hd_let_go, true);
+	pthread_join(thread[0], NULL);
+	pthread_join(thread[1], NULL);
+	ck_assert(fx_disk_is(&f, FX_META, 1));
+	ck_assert(fx_disk_is(&f, FX_META + 1, 0));
+	bh_put(hd.hd_bh);
+	bh_put(second);
+	ck_assert_int_eq(fx_unload(&f), 0);
+	ck_assert(fx_disk_is(&f, FX_META + 1, 3));
+	fx_close(&f);
+}
+END_TEST
+
 /* ---- Memory ---- */
 
 START_TEST(what_the_journal_holds_is_bounded)
@@ -489,6 +556,7 @@ int main(void)
 	tcase_add_test(tc, a_transaction_commits_when_its_time_is_over);
 	tcase_add_test(tc, concurrent_fsyncs_share_commits);
 	tcase_add_test(tc, a_freed_block_is_not_given_back_while_it_is_being_written);
+	tcase_add_test(tc, a_block_taken_after_its_collection_is_left_alone);
 	tcase_add_loop_test(tc, what_the_journal_holds_is_bounded, 0, 2);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
