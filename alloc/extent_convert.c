@@ -85,13 +85,17 @@ static int convert_at(handle_t *handle, struct inode *inode, struct ext4_ext_pat
 {
 	struct ext4_ext_node *leaf = ext4_ext_leaf(path);
 	struct ext4_ext_splice sp;
-	struct ext4_ext_rec rec;
+	struct ext4_ext_rec rec = {0};
 	ext4_fsblk_t pblk;
 	int err;
 
-	ASSERT_CMP(leaf->n_pos, >=, 0);
-	ext4_ext_get_rec(leaf->n_hdr, leaf->n_pos, &rec);
-	ASSERT_CMP(ext4_rec_end(&rec), >, (uint64_t)lblk);
+	if (leaf->n_pos >= 0)
+		ext4_ext_get_rec(leaf->n_hdr, leaf->n_pos, &rec);
+	if (leaf->n_pos < 0 || ext4_rec_end(&rec) <= lblk) {
+		ext4_ext_put_path(path);
+		return ext4_error(inode->i_sb, inode->i_ino,
+				  "block %u is a hole and was thought to be mapped", lblk);
+	}
 	if (*len > ext4_rec_end(&rec) - lblk)
 		*len = (ext4_lblk_t)(ext4_rec_end(&rec) - lblk);
 	if (rec.er_unwritten == unwritten) {
@@ -110,7 +114,7 @@ static int convert_at(handle_t *handle, struct inode *inode, struct ext4_ext_pat
 		return err;
 	err = ext4_es_insert(inode, lblk, *len, pblk, unwritten ? ES_UNWRITTEN : ES_WRITTEN);
 	ASSERT_CMP(err, ==, 0);
-	return ext4_ext_collapse(handle, inode);
+	return ext4_ext_collapse(handle, inode, false);
 }
 
 int ext4_ext_convert(handle_t *handle, struct inode *inode, ext4_lblk_t lblk, ext4_lblk_t *len,

@@ -121,7 +121,11 @@ int ext4_ext_allocate(handle_t *handle, struct inode *inode, struct ext4_map_blo
 
 	if (err < 0)
 		return err;
-	ASSERT(path_is_hole(&path, map->m_lblk));
+	if (!path_is_hole(&path, map->m_lblk)) {
+		ext4_ext_put_path(&path);
+		return ext4_error(inode->i_sb, inode->i_ino,
+				  "block %u is mapped and was thought to be a hole", map->m_lblk);
+	}
 	len = fill_request(&path, &ar) - map->m_lblk;
 	if (len > map->m_len)
 		len = map->m_len;

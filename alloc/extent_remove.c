@@ -56,8 +56,8 @@ static void keep_edges(struct removal *rm, const struct ext4_ext_rec *low,
 }
 
 /* Choose what goes. The entry at n_pos reaches into [start, end). */
-static void plan_removal(struct super_block *sb, struct ext4_ext_node *leaf, uint64_t start,
-			 uint64_t end, struct removal *rm)
+static int plan_removal(struct inode *inode, struct ext4_ext_node *leaf, uint64_t start,
+			uint64_t end, struct removal *rm)
 {
 	struct ext4_ext_rec rec, low, high;
 	int first = leaf->n_pos + 1;
@@ -70,12 +70,16 @@ static void plan_removal(struct super_block *sb, struct ext4_ext_node *leaf, uin
 		uint64_t from, upper, taken;
 
 		ext4_ext_get_rec(leaf->n_hdr, i, &rec);
+		if (rec.er_len == 0 || (i < leaf->n_pos && ext4_rec_end(&rec) > low.er_lblk))
+			return ext4_error(inode->i_sb, inode->i_ino,
+					  "overlapping or unordered extents at block %u",
+					  rec.er_lblk);
 		from = rec.er_lblk > start ? rec.er_lblk : start;
 		upper = ext4_rec_end(&rec) < end ? ext4_rec_end(&rec) : end;
 		if (upper <= start)
 			break;
-		taken = ext4_free_runs_add(sb, &rm->rm_runs, rec.er_pblk + (from - rec.er_lblk),
-					   upper - from);
+		taken = ext4_free_runs_add(inode->i_sb, &rm->rm_runs,
+					   rec.er_pblk + (from - rec.er_lblk), upper - from);
 		if (taken == 0)
 			break;
 		first = i;
@@ -88,6 +92,7 @@ static void plan_removal(struct super_block *sb, struct ext4_ext_node *leaf, uin
 	rm->rm_splice.s_old = leaf->n_pos - first + 1;
 	ASSERT_CMP(rm->rm_splice.s_old, >, 0);
 	keep_edges(rm, &low, &high, end);
+	return 0;
 }
 
 /* An empty leaf is no error of ours, but older writers left some: take it out and look again. */
@@ -105,6 +110,7 @@ static int remove_at(handle_t *handle, struct inode *inode, struct ext4_ext_path
 	struct ext4_ext_node *leaf = ext4_ext_leaf(path);
 	struct removal rm;
 	struct ext4_ext_rec rec;
+	ext4_lblk_t len;
 	int err;
 
 	if (path->p_depth > 0 && ext4_ext_entries(leaf->n_hdr) == 0)
@@ -117,12 +123,12 @@ static int remove_at(handle_t *handle, struct inode *inode, struct ext4_ext_path
 		return 0;
 	}
 	ext4_free_runs_init(handle, inode, fixed_credits((unsigned)path->p_depth), &rm.rm_runs);
-	plan_removal(inode->i_sb, leaf, start, (uint64_t)*end + 1, &rm);
-	ASSERT_CMP(ext4_es_delayed_blocks(inode, (ext4_lblk_t)rm.rm_start,
-					  (ext4_lblk_t)((uint64_t)*end + 1 - rm.rm_start)),
-		   ==, 0u);
-	err = ext4_es_remove(inode, (ext4_lblk_t)rm.rm_start,
-			     (ext4_lblk_t)((uint64_t)*end + 1 - rm.rm_start));
+	err = plan_removal(inode, leaf, start, (uint64_t)*end + 1, &rm);
+	if (err == 0) {
+		len = (ext4_lblk_t)((uint64_t)*end + 1 - rm.rm_start);
+		ASSERT_CMP(ext4_es_delayed_blocks(inode, (ext4_lblk_t)rm.rm_start, len), ==, 0u);
+		err = ext4_es_remove(inode, (ext4_lblk_t)rm.rm_start, len);
+	}
 	if (err < 0) {
 		ext4_ext_put_path(path);
 		return err;
@@ -155,8 +161,6 @@ int ext4_ext_remove_step(handle_t *handle, struct inode *inode, ext4_lblk_t star
 	if (err < 0)
 		return err;
 	err = remove_at(handle, inode, &path, start, end, done);
-	if (err == 0 && *done)
-		err = ext4_ext_collapse(handle, inode);
 	dirty_err = ext4_mark_inode_dirty(handle, inode);
 	return err < 0 ? err : dirty_err;
 }

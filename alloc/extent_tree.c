@@ -81,6 +81,23 @@ static const char *check_header(const struct ext3_extent_header *hdr, size_t siz
 	return NULL;
 }
 
+/* The entries at both ends lie in [lo, end): with their order checked once, all do. Tells a node that two parents claim. */
+static const char *check_bounds(struct ext3_extent_header *hdr, uint64_t lo, uint64_t end)
+{
+	struct ext4_ext_rec first, last;
+	int n = (int)ext4_ext_entries(hdr);
+
+	if (n == 0)
+		return NULL;
+	ext4_ext_get_rec(hdr, 0, &first);
+	ext4_ext_get_rec(hdr, n - 1, &last);
+	if (first.er_lblk < lo || last.er_lblk >= end)
+		return "node outside its parent's range";
+	if (ext4_ext_depth(hdr) == 0 && ext4_rec_end(&last) > end)
+		return "extent beyond its parent's range";
+	return NULL;
+}
+
 static const char *check_leaf_entries(struct inode *inode, struct ext3_extent_header *hdr,
 				      uint64_t lo, uint64_t end)
 {
@@ -148,6 +165,7 @@ const char *ext4_ext_check_root(struct inode *inode)
 	return why;
 }
 
+/* The header was checked. */
 static const char *check_block(struct inode *inode, struct buffer_head *bh, unsigned depth,
 			       uint64_t lo, uint64_t end)
 {
@@ -155,7 +173,7 @@ static const char *check_block(struct inode *inode, struct buffer_head *bh, unsi
 	const char *why;
 
 	if (bh_test(bh, BH_VERIFIED))
-		return check_header(hdr, bh->b_size, depth);
+		return check_bounds(hdr, lo, end);
 	why = ext4_ext_check_node(inode, hdr, bh->b_size, depth, lo, end);
 	if (why == NULL)
 		bh_set(bh, BH_VERIFIED);
@@ -225,6 +243,7 @@ static int descend(struct inode *inode, struct ext4_ext_node *node, struct ext4_
 	const struct ext3_extent_idx *idx;
 	unsigned depth = ext4_ext_depth(node->n_hdr);
 	struct buffer_head *bh;
+	ext4_lblk_t key;
 
 	ASSERT_CMP(depth, >, 0u);
 	if (node->n_pos < 0)
@@ -233,8 +252,11 @@ static int descend(struct inode *inode, struct ext4_ext_node *node, struct ext4_
 	child->n_end = node->n_end;
 	if (node->n_pos + 1 < (int)ext4_ext_entries(node->n_hdr))
 		child->n_end = le32_to_cpu(ext4_ext_idx(node->n_hdr, node->n_pos + 1)->ei_block);
-	bh = read_node(inode, ext4_idx_pblk(idx), depth - 1, le32_to_cpu(idx->ei_block),
-		       child->n_end);
+	key = le32_to_cpu(idx->ei_block);
+	if (child->n_end <= key || child->n_end > node->n_end ||
+	    !ext4_data_block_valid(inode->i_sb, ext4_idx_pblk(idx), 1))
+		return ext4_error(inode->i_sb, inode->i_ino, "bad index entry near block %u", lblk);
+	bh = read_node(inode, ext4_idx_pblk(idx), depth - 1, key, child->n_end);
 	if (IS_ERR(bh)) {
 		int err = PTR_ERR(bh);
 
@@ -246,6 +268,31 @@ static int descend(struct inode *inode, struct ext4_ext_node *node, struct ext4_
 	child->n_hdr = (struct ext3_extent_header *)(void *)bh->b_data;
 	child->n_pos = node_search(child->n_hdr, lblk);
 	return 0;
+}
+
+/*
+ * The entry found and the one after it, each time: whatever has written to a block since it was verified, what is used of it is sane.
+ */
+static const char *check_found(struct inode *inode, struct ext4_ext_node *leaf)
+{
+	int n = (int)ext4_ext_entries(leaf->n_hdr), pos = leaf->n_pos;
+	struct ext4_ext_rec rec, next;
+	uint64_t end = leaf->n_end;
+
+	if (pos + 1 < n) {
+		ext4_ext_get_rec(leaf->n_hdr, pos + 1, &next);
+		if (next.er_len == 0 || ext4_rec_end(&next) > end)
+			return "bad extent";
+		end = next.er_lblk;
+	}
+	if (pos < 0)
+		return NULL;
+	ext4_ext_get_rec(leaf->n_hdr, pos, &rec);
+	if (rec.er_len == 0 || ext4_rec_end(&rec) > end)
+		return "overlapping or unordered extents";
+	if (!ext4_data_block_valid(inode->i_sb, rec.er_pblk, rec.er_len))
+		return "extent outside the device or over metadata";
+	return NULL;
 }
 
 int ext4_ext_find(struct inode *inode, ext4_lblk_t lblk, struct ext4_ext_path *path)
@@ -270,6 +317,12 @@ int ext4_ext_find(struct inode *inode, ext4_lblk_t lblk, struct ext4_ext_path *p
 			return err;
 		}
 		path->p_depth = i + 1;
+	}
+	why = check_found(inode, ext4_ext_leaf(path));
+	if (why != NULL) {
+		ext4_ext_put_path(path);
+		return ext4_error(inode->i_sb, inode->i_ino, "bad extent near block %u: %s", lblk,
+				  why);
 	}
 	return 0;
 }

@@ -23,8 +23,18 @@
 
 /* Growing and splitting at each level, with room to spare: more steps mean a bug. */
 #define MAKE_ROOM_STEPS (2 * (EXT4_EXT_MAX_DEPTH + 1))
+/* Debug builds check what they changed; small nodes always, large ones at every 256th change. */
+#ifdef EXT4D_DEBUG
+#define CHECK_NODES true
+#else
+#define CHECK_NODES false
+#endif
 #define CHECK_ALWAYS 64u
+#define CHECK_EVERY 256u
 #define COLLAPSE_CREDITS 3u /* bitmap and descriptor of the freed node, inode */
+
+_Static_assert(EXT4_EXT_COLLAPSE_CREDITS >= (COLLAPSE_CREDITS + 1) * EXT4_EXT_MAX_DEPTH,
+	       "each level, and a block of revoke records");
 
 /* ---- One node ---- */
 
@@ -61,13 +71,14 @@ static void node_unlock(struct inode *inode, struct ext4_ext_node *node)
 	unlock_buffer(node->n_bh);
 }
 
-/* For DEBUG_ASSERT: large nodes are checked at every 256th change only. */
+/* Not asserted: a block that something else claims too can be bad. */
 static bool node_is_good(struct inode *inode, struct ext4_ext_node *node)
 {
 	struct ext4_inode_alloc *ia = inode->i_alloc;
 	size_t size = node->n_bh != NULL ? node->n_bh->b_size : sizeof(inode->i_block);
 
-	if (ext4_ext_entries(node->n_hdr) > CHECK_ALWAYS && ++ia->ia_ext_mutations % 256 != 0)
+	if (ext4_ext_entries(node->n_hdr) > CHECK_ALWAYS &&
+	    ++ia->ia_ext_mutations % CHECK_EVERY != 0)
 		return true;
 	return ext4_ext_check_node(inode, node->n_hdr, size, ext4_ext_depth(node->n_hdr), 0,
 				   node->n_end) == NULL;
@@ -83,9 +94,11 @@ static int path_dirty(handle_t *handle, struct inode *inode, struct ext4_ext_pat
 		struct ext4_ext_node *node = &path->p_node[i];
 		int one = 0;
 
-		DEBUG_ASSERT(node_is_good(inode, node));
 		if (node->n_bh != NULL)
 			one = ext4_handle_dirty_metadata(handle, inode, node->n_bh);
+		if (one == 0 && CHECK_NODES && !node_is_good(inode, node))
+			one = ext4_error(inode->i_sb, inode->i_ino,
+					 "bad extent node after a change");
 		if (err == 0)
 			err = one;
 	}
@@ -476,6 +489,22 @@ static int drop_leaf(handle_t *handle, struct inode *inode, struct ext4_ext_path
 
 /* ---- The two entrances ---- */
 
+/* The leaf has the same entries as before; only the way to it has changed. */
+static int find_again(struct inode *inode, ext4_lblk_t anchor, unsigned n,
+		      struct ext4_ext_path *path)
+{
+	struct ext3_extent_header *hdr;
+	int err = ext4_ext_find(inode, anchor, path);
+
+	if (err < 0)
+		return err;
+	hdr = ext4_ext_leaf(path)->n_hdr;
+	if (ext4_ext_entries(hdr) != n || first_key(hdr) != anchor)
+		return ext4_error(inode->i_sb, inode->i_ino, "no way to the leaf of block %u",
+				  anchor);
+	return 0;
+}
+
 int ext4_ext_leaf_update(handle_t *handle, struct inode *inode, struct ext4_ext_path *path,
 			 const struct ext4_ext_splice *sp, unsigned mb_flags)
 {
@@ -485,7 +514,7 @@ int ext4_ext_leaf_update(handle_t *handle, struct inode *inode, struct ext4_ext_
 	ASSERT_CMP(sp->s_pos + sp->s_old, <=, (int)ext4_ext_entries(ext4_ext_leaf(path)->n_hdr));
 	for (int step = 0; err == 0; step++) {
 		struct ext4_ext_node *leaf = ext4_ext_leaf(path);
-		unsigned total = spliced_entries(leaf, sp);
+		unsigned n = ext4_ext_entries(leaf->n_hdr), total = spliced_entries(leaf, sp);
 		ext4_lblk_t anchor;
 
 		if (total == 0 && path->p_depth > 0) {
@@ -503,27 +532,26 @@ int ext4_ext_leaf_update(handle_t *handle, struct inode *inode, struct ext4_ext_
 			err = split_leaf(handle, inode, path, sp, mb_flags);
 			break;
 		}
-		/* The leaf has the same entries as before; only the way to it has changed. */
 		ext4_ext_put_path(path);
 		if (err == 0)
-			err = ext4_ext_find(inode, anchor, path);
+			err = find_again(inode, anchor, n, path);
 	}
 	ext4_ext_put_path(path);
 	return err;
 }
 
-static bool worth_collapsing(struct inode *inode)
+bool ext4_ext_worth_collapsing(struct inode *inode)
 {
 	struct ext3_extent_header *hdr = ext4_ext_root(inode);
 
 	return ext4_ext_depth(hdr) > 0 && ext4_ext_entries(hdr) == 1;
 }
 
-int ext4_ext_collapse(handle_t *handle, struct inode *inode)
+int ext4_ext_collapse(handle_t *handle, struct inode *inode, bool have_credits)
 {
 	int err = 0;
 
-	while (err == 0 && worth_collapsing(inode)) {
+	while (err == 0 && ext4_ext_worth_collapsing(inode)) {
 		struct ext3_extent_header *root = ext4_ext_root(inode);
 		struct ext4_ext_path path;
 		struct ext3_extent_header *child;
@@ -534,7 +562,7 @@ int ext4_ext_collapse(handle_t *handle, struct inode *inode)
 			break;
 		child = path.p_node[1].n_hdr;
 		if (ext4_ext_entries(child) > EXT4_EXT_ROOT_MAX ||
-		    jbd2_journal_extend(handle, COLLAPSE_CREDITS, 1) != 0) {
+		    (jbd2_journal_extend(handle, COLLAPSE_CREDITS, 1) != 0 && !have_credits)) {
 			ext4_ext_put_path(&path);
 			break;
 		}

@@ -121,8 +121,14 @@ struct ext4_ext_splice {
  */
 int ext4_ext_leaf_update(handle_t *handle, struct inode *inode, struct ext4_ext_path *path,
 			 const struct ext4_ext_splice *sp, unsigned mb_flags);
-/* While the root has a single child that fits into it: take its content and free it. Does nothing when credits lack. */
-int ext4_ext_collapse(handle_t *handle, struct inode *inode);
+/*
+ * While the root has a single child that fits into it: take its content and free it. The handle is extended for it; where that is not possible it does nothing, unless have_credits says that
+ * the handle's credits are for this (EXT4_EXT_COLLAPSE_CREDITS). The caller marks the inode dirty.
+ */
+#define EXT4_EXT_COLLAPSE_CREDITS (4u * EXT4_EXT_MAX_DEPTH)
+int ext4_ext_collapse(handle_t *handle, struct inode *inode, bool have_credits);
+/* True if ext4_ext_collapse() could have something to do. */
+bool ext4_ext_worth_collapsing(struct inode *inode);
 
 /* ---- extent_insert.c ---- */
 

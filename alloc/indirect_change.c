@@ -216,7 +216,11 @@ int ext4_ind_allocate(handle_t *handle, struct inode *inode, struct ext4_map_blo
 	err = ext4_ind_find(inode, map->m_lblk, &c);
 	if (err < 0)
 		return err;
-	ASSERT_CMP(c.c_found, <, c.c_depth);
+	if (c.c_found == c.c_depth) {
+		ext4_ind_put_chain(&c);
+		return ext4_error(inode->i_sb, inode->i_ino,
+				  "block %u is mapped and was thought to be a hole", map->m_lblk);
+	}
 	ar.ar_len = free_slots(inode, &c, map->m_len);
 	ar.ar_goal = find_goal(inode, &c);
 	err = allocate_branch(handle, inode, &c, &ar, how, &pblk);

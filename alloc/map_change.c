@@ -139,6 +139,27 @@ static int remove_step(handle_t *handle, struct inode *inode, ext4_lblk_t start,
 	return err;
 }
 
+/* What is left may fit into the inode. */
+static int collapse(handle_t *handle, struct inode *inode, unsigned revokes)
+{
+	int err, dirty_err;
+	bool worth;
+
+	down_read(&inode->i_data_sem);
+	worth = ext4_is_extents(inode) && ext4_ext_worth_collapsing(inode);
+	up_read(&inode->i_data_sem);
+	if (!worth)
+		return 0;
+	err = ext4_journal_ensure_credits(handle, EXT4_EXT_COLLAPSE_CREDITS + 1, revokes);
+	if (err < 0)
+		return err;
+	down_write(&inode->i_data_sem);
+	err = ext4_ext_collapse(handle, inode, true);
+	dirty_err = ext4_mark_inode_dirty(handle, inode);
+	up_write(&inode->i_data_sem);
+	return err < 0 ? err : dirty_err;
+}
+
 int ext4_remove_space(handle_t *handle, struct inode *inode, ext4_lblk_t start, ext4_lblk_t end)
 {
 	unsigned credits = ext4_truncate_trans_blocks(inode);
@@ -158,13 +179,11 @@ int ext4_remove_space(handle_t *handle, struct inode *inode, ext4_lblk_t start, 
 		return 0;
 	if (ext4_es_has_delayed(inode, start, end))
 		ext4_da_release_range(inode, start, end - start + 1);
-	if (credits < needed)
-		credits = needed;
 	/* Each step lowers end, or takes a node out of the tree. */
 	while (err >= 0 && !done) {
 		err = ext4_journal_ensure_credits(handle, credits, revokes);
 		if (err >= 0)
 			err = remove_step(handle, inode, start, &end, &done);
 	}
-	return err;
+	return err < 0 ? err : collapse(handle, inode, revokes);
 }

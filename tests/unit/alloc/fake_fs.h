@@ -56,6 +56,7 @@ static struct fake {
 	unsigned failures;
 	unsigned restarts;
 	unsigned errors; /* ext4_error */
+	bool hostile;	 /* the trees are damaged on purpose: frees and accesses may be wrong */
 	struct prng rng;
 } fake;
 
@@ -115,7 +116,7 @@ static inline bool fake_fails(void)
 /* `paid` is the transaction that paid for the block last. */
 static inline void fake_pay(uint32_t *paid, unsigned credits)
 {
-	if (*paid == fake.tx)
+	if (*paid == fake.tx || fake.hostile)
 		return;
 	*paid = fake.tx;
 	ck_assert_uint_ge(fake.handle.h_credits, credits);
@@ -187,7 +188,7 @@ int ext4_journal_get_write_access(handle_t *handle, struct buffer_head *bh)
 {
 	ck_assert_ptr_eq(handle, &fake.handle);
 	ck_assert(bh_test(bh, BH_UPTODATE));
-	ck_assert(fake.used[bh->b_blocknr]);
+	ck_assert(fake.used[bh->b_blocknr] || fake.hostile);
 	if (fake_fails())
 		return -EIO;
 	fake.access[bh->b_blocknr] = fake.tx;
@@ -197,7 +198,7 @@ int ext4_journal_get_write_access(handle_t *handle, struct buffer_head *bh)
 int ext4_journal_get_create_access(handle_t *handle, struct buffer_head *bh)
 {
 	ck_assert_ptr_eq(handle, &fake.handle);
-	ck_assert(fake.used[bh->b_blocknr]);
+	ck_assert(fake.used[bh->b_blocknr] || fake.hostile);
 	if (fake_fails())
 		return -EIO;
 	fake.access[bh->b_blocknr] = fake.tx;
@@ -360,6 +361,9 @@ int ext4_free_blocks(handle_t *handle, struct inode *inode, ext4_fsblk_t block, 
 	(void)inode;
 	(void)flags;
 	ck_assert_ptr_eq(handle, &fake.handle);
+	for (uint64_t i = 0; fake.hostile && i < count; i++)
+		if (block + i >= fake.nblocks || !fake.used[block + i])
+			return -EFSCORRUPTED;
 	fake_give(block, count);
 	return 0;
 }

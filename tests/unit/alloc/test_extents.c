@@ -105,22 +105,22 @@ START_TEST(blocks_of_64k_work)
 }
 END_TEST
 
-/* Every second block, in a scrambled order: the tree grows to the third level, and comes back. */
+/* In a scrambled order, and with small nodes: the tree grows to the third level, and comes back. */
 START_TEST(tree_grows_to_depth_three_and_shrinks)
 {
-	setup(1024, 65536, MAX_LBLK, 7);
+	setup(512, 32768, MAX_LBLK, 7);
 	fake.scatter = 100;
-	for (uint32_t i = 0; i < 30000; i++) {
-		ext4_lblk_t lblk = (ext4_lblk_t)((uint64_t)i * 12343 % 30011);
+	for (uint32_t i = 0; i < 10000; i++) {
+		ext4_lblk_t lblk = (ext4_lblk_t)((uint64_t)i * 12343 % 10007);
 
 		ck_assert_uint_eq(op_create(lblk, 1, i & 1 ? EXT4_GET_BLOCKS_UNWRIT_EXT : 0), 1);
 	}
 	ck_assert_uint_eq(ext4_ext_depth(ext4_ext_root(&fake.inode)), 3);
 	check_all();
-	op_convert(0, MAX_LBLK);
+	op_convert(0, 10010);
 	check_all();
 	for (uint32_t i = 0; i < 40; i++) {
-		ext4_lblk_t lblk = (ext4_lblk_t)prng_below(&fake.rng, 30000);
+		ext4_lblk_t lblk = (ext4_lblk_t)prng_below(&fake.rng, 10000);
 
 		op_remove(lblk, lblk + 700);
 	}
@@ -348,6 +348,122 @@ START_TEST(bad_checksums_and_nodes_are_refused)
 }
 END_TEST
 
+/* ---- Random damage ---- */
+
+static void damage_node(void)
+{
+	struct ext4_ext_path path;
+	struct buffer_head *bh;
+
+	if (prng_chance(&fake.rng, 1, 6)) {
+		fake.inode.i_block[prng_below(&fake.rng, 60)] ^=
+			(uint8_t)(1u << prng_below(&fake.rng, 8));
+		memcpy(fake.marked, fake.inode.i_block, 60);
+		atomic_store(&fake.ia.ia_root_checked, false);
+		return;
+	}
+	if (ext4_ext_find(&fake.inode, (ext4_lblk_t)prng_below(&fake.rng, 600), &path) < 0)
+		return;
+	bh = path.p_node[prng_below(&fake.rng, (uint64_t)path.p_depth + 1)].n_bh;
+	for (uint64_t n = prng_range(&fake.rng, 1, 6); bh != NULL && n > 0; n--) {
+		bool header = prng_chance(&fake.rng, 1, 4);
+
+		bh->b_data[prng_below(&fake.rng, header ? 12 : 300)] =
+			(uint8_t)prng_next(&fake.rng);
+	}
+	/* With a valid checksum, either not checked yet or overwritten after the check. */
+	if (bh != NULL) {
+		ext4_extent_block_csum_set(&fake.inode, bh->b_data);
+		if (prng_chance(&fake.rng, 1, 2))
+			bh_clear(bh, BH_VERIFIED);
+	}
+	ext4_ext_put_path(&path);
+}
+
+/* Results do not matter; nothing may crash, hang or leave the buffers' memory. */
+static void op_on_damage(void)
+{
+	static const unsigned flags[] = {
+		0,
+		EXT4_GET_BLOCKS_CREATE,
+		EXT4_GET_BLOCKS_CREATE | EXT4_GET_BLOCKS_UNWRIT_EXT,
+		EXT4_GET_BLOCKS_CREATE | EXT4_GET_BLOCKS_CONVERT,
+		EXT4_GET_BLOCKS_CREATE | EXT4_GET_BLOCKS_UNWRIT_EXT |
+			EXT4_GET_BLOCKS_CONVERT_UNWRITTEN,
+	};
+	ext4_lblk_t lblk = (ext4_lblk_t)prng_below(&fake.rng, 700);
+	ext4_lblk_t len = 1 + (ext4_lblk_t)prng_below(&fake.rng, 30);
+	struct ext4_map_blocks map = {.m_lblk = lblk, .m_len = len};
+	struct extent_status es;
+	handle_t *handle = fake_start(500);
+
+	switch (prng_below(&fake.rng, 10)) {
+	case 0:
+		ext4_remove_space(handle, &fake.inode, lblk, lblk + len);
+		break;
+	case 1:
+		ext4_remove_space(handle, &fake.inode, lblk, EXT4_MAX_BLOCKS);
+		break;
+	case 2:
+		ext4_convert_unwritten_extents(handle, &fake.inode, lblk, len);
+		break;
+	case 3:
+		ext4_next_extent(&fake.inode, lblk, EXT4_MAX_BLOCKS, &es);
+		break;
+	case 4:
+		ext4_es_shrink(&fake.sb, 1000);
+		ext4_ext_check(&fake.inode);
+		break;
+	default:
+		ext4_map_blocks(handle, &fake.inode, &map, flags[prng_below(&fake.rng, 5)]);
+	}
+}
+
+START_TEST(damage_never_crashes)
+{
+	uint64_t seed = prng_seed_from_env(4000);
+	unsigned errors = 0;
+
+	for (int round = 0; round < 150; round++) {
+		setup(1024, 8192, 3000, seed + (uint64_t)round);
+		fake.scatter = 100;
+		fake.max_run = 2;
+		for (ext4_lblk_t lblk = 0; lblk < 600; lblk += 1 + (lblk & 1))
+			op_fill(lblk, 1, lblk & 4 ? EXT4_GET_BLOCKS_UNWRIT_EXT : 0);
+		fake.hostile = true;
+		for (int i = 0; i < 12; i++) {
+			damage_node();
+			for (int n = 0; n < 5; n++)
+				op_on_damage();
+		}
+		errors += fake.errors;
+		fake_exit();
+	}
+	ck_assert_uint_gt(errors, 500);
+}
+END_TEST
+
+START_TEST(two_index_entries_with_one_leaf_are_noticed)
+{
+	struct ext4_map_blocks map = {.m_lblk = 0, .m_len = 1};
+	int err = 0;
+
+	setup(1024, 8192, 3000, 18);
+	fake.max_run = 1;
+	fake.scatter = 100;
+	for (ext4_lblk_t lblk = 0; lblk < 400; lblk += 2)
+		op_fill(lblk, 1, 0);
+	ck_assert_uint_ge(ext4_ext_entries(root_hdr()), 2);
+	ext4_ext_idx(root_hdr(), 1)->ei_leaf = ext4_ext_idx(root_hdr(), 0)->ei_leaf;
+	atomic_store(&fake.ia.ia_root_checked, false);
+	ext4_es_shrink(&fake.sb, 1000);
+	for (; map.m_lblk < 400 && err >= 0; map.m_lblk += 2)
+		err = ext4_map_blocks(NULL, &fake.inode, &map, 0);
+	ck_assert_int_eq(err, -EFSCORRUPTED);
+	fake_exit();
+}
+END_TEST
+
 START_TEST(an_empty_leaf_is_taken_out)
 {
 	struct ext4_ext_path path;
@@ -431,6 +547,7 @@ int main(void)
 		sequential_writes_make_one_extent_and_full_leaves,
 		conversion_of_the_longest_extents, conversions_split_and_join,
 		removal_restarts_and_stays_consistent, hostile_roots_are_refused,
-		loops_in_the_tree_end, bad_checksums_and_nodes_are_refused,
-		an_empty_leaf_is_taken_out, next_extent_finds_data, the_last_logical_blocks_work);
+		loops_in_the_tree_end, bad_checksums_and_nodes_are_refused, damage_never_crashes,
+		two_index_entries_with_one_leaf_are_noticed, an_empty_leaf_is_taken_out,
+		next_extent_finds_data, the_last_logical_blocks_work);
 }
