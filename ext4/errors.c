@@ -186,9 +186,15 @@ void ext4_error_work(struct work_item *w)
 
 static void record_later(struct super_block *sb)
 {
-	if (sb->s_wq != NULL)
+	bool queued = false;
+
+	mutex_lock(&sb->s_sb_lock);
+	if (sb->s_wq != NULL) {
 		queue_work(sb->s_wq, &sb->s_error_work);
-	else if (atomic_load(&sb->s_aborted))
+		queued = true;
+	}
+	mutex_unlock(&sb->s_sb_lock);
+	if (!queued && atomic_load(&sb->s_aborted))
 		ext4_error_work(&sb->s_error_work);
 }
 

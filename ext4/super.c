@@ -376,9 +376,14 @@ static void free_super(struct super_block *sb)
 
 static void stop_workers(struct super_block *sb)
 {
-	if (sb->s_wq != NULL)
-		workqueue_destroy(sb->s_wq);
+	struct workqueue *wq = sb->s_wq;
+
+	/* The journal may still abort, and the error be noted, at any time. */
+	mutex_lock(&sb->s_sb_lock);
 	sb->s_wq = NULL;
+	mutex_unlock(&sb->s_sb_lock);
+	if (wq != NULL)
+		workqueue_destroy(wq);
 }
 
 static int start_workers(struct super_block *sb)
