@@ -160,11 +160,21 @@ static int collapse(handle_t *handle, struct inode *inode, unsigned revokes)
 	return err < 0 ? err : dirty_err;
 }
 
+/* Credits of a step. */
+static unsigned step_credits(struct inode *inode)
+{
+	unsigned needed, usual = ext4_truncate_trans_blocks(inode);
+
+	down_read(&inode->i_data_sem);
+	needed =
+		ext4_is_extents(inode) ? ext4_ext_remove_credits(inode) : ext4_ind_remove_credits();
+	up_read(&inode->i_data_sem);
+	return usual > needed ? usual : needed;
+}
+
 int ext4_remove_space(handle_t *handle, struct inode *inode, ext4_lblk_t start, ext4_lblk_t end)
 {
-	unsigned credits = ext4_truncate_trans_blocks(inode);
-	unsigned needed =
-		ext4_is_extents(inode) ? ext4_ext_remove_credits(inode) : ext4_ind_remove_credits();
+	unsigned credits = step_credits(inode);
 	unsigned revokes = ext4_free_runs_revokes(inode, EXT4_EXT_MAX_DEPTH + 1);
 	bool done = false;
 	int err = 0;
