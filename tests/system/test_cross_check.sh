@@ -42,9 +42,9 @@ one() { # one SECTOR-SIZE mkfs-options...
 }
 
 one 512 -b 4096
-one 512 -b 1024
+small128=1 one 512 -b 1024
 small128=1 one 512 -b 2048 -I 128
-one 512 -b 1024 -O ^extent,^64bit,^flex_bg
+small128=1 one 512 -b 1024 -O ^extent,^64bit,^flex_bg
 one 512 -b 4096 -O ^metadata_csum,uninit_bg
 one 512 -b 4096 -O ^has_journal,sparse_super2
 one 512 -b 4096 -O meta_bg,^resize_inode

@@ -16,7 +16,7 @@ dd if=/dev/zero of="$MNT/big" bs=8K count=65536 status=none
 # two writers at once
 dd if=/dev/zero of="$MNT/w1" bs=8K count=8192 status=none &
 dd if=/dev/zero of="$MNT/w2" bs=8K count=8192 status=none
-wait %1
+wait $!
 sync -f "$MNT"
 [ "$(delayed)" = 0 ] || fail "blocks delayed after sync: $(delayed)"
 stop
@@ -65,7 +65,7 @@ for bs in 4096 1024; do
 done
 
 # an overwrite by rename, or by O_TRUNC and close, starts the write of the delayed blocks
-mkimage "$T/img" 256M
+mkimage "$T/img" 256M -b 4096
 start "$T/img" -o commit=300
 dd if=/dev/zero of="$MNT/old" bs=4K count=16 status=none
 sync -f "$MNT"
