@@ -362,7 +362,14 @@ void wait_io_ends(struct address_space *as, uint64_t seq)
 	if (as->as_wb->wb_manual)
 		run_completions_nested(as->as_wb);
 	mutex_lock(&as->as_end_lock);
-	while (pending_up_to(as, seq))
-		cond_wait(&as->as_end_cond, &as->as_end_lock);
+	while (pending_up_to(as, seq)) {
+		if (!as->as_wb->wb_manual) {
+			cond_wait(&as->as_end_cond, &as->as_end_lock);
+			continue;
+		}
+		mutex_unlock(&as->as_end_lock);
+		run_completions_nested(as->as_wb);
+		mutex_lock(&as->as_end_lock);
+	}
 	mutex_unlock(&as->as_end_lock);
 }

@@ -30,6 +30,7 @@
 #define TRUNCATE_BATCH 64u
 #define FRAME_WAIT_NS (50 * NS_PER_MS)
 #define RECLAIM_PAGES 1024
+#define MANUAL_POLL_NS 100000
 
 struct wait_queue {
 	struct mutex wq_lock; /* LEAF */
@@ -132,14 +133,27 @@ void wait_on_page_locked(struct page *page)
 		sleep_on_bit(page, PG_LOCKED, false);
 }
 
+/* Nobody else runs completions, and the device may take its time. */
+static void wait_manual(struct wb_domain *wb, struct page *page)
+{
+	struct timespec nap = {.tv_nsec = MANUAL_POLL_NS};
+
+	run_completions_nested(wb);
+	while (page_test(page, PG_WRITEBACK)) {
+		nanosleep(&nap, NULL);
+		run_completions_nested(wb);
+	}
+}
+
 void wait_on_page_writeback(struct address_space *as, struct page *page)
 {
 	if (!page_test(page, PG_WRITEBACK))
 		return;
 	counter_inc(&as->as_wb->wb_stats.ws_page_wb_waits);
 	if (as->as_wb->wb_manual)
-		run_completions_nested(as->as_wb);
-	wait_on_page_data(page);
+		wait_manual(as->as_wb, page);
+	else
+		wait_on_page_data(page);
 }
 
 void wait_on_page_data(struct page *page)

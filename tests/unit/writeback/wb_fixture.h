@@ -37,6 +37,7 @@ struct wf {
 	bool threads;
 	bool want_slow;	  /* a slowdev on top: wf->dev */
 	bool want_faults; /* a fault filter below that: wf->faults */
+	bool want_cache;  /* ... with a volatile cache */
 	struct blkdev *faults;
 	const char *filters; /* -o blk= */
 	struct ext4_options opts;
@@ -89,7 +90,8 @@ static inline void wf_mount(struct wf *f)
 	if (f->filters != NULL)
 		dev = blk_stack_filters(dev, f->filters);
 	if (f->want_faults) {
-		dev = fault_open(dev, &(const struct fault_options){.fo_seed = 1});
+		dev = fault_open(dev, &(const struct fault_options){.fo_seed = 1,
+								    .fo_cache = f->want_cache});
 		f->faults = dev;
 	}
 	if (f->want_slow)
