@@ -33,7 +33,9 @@ struct ext4_map_blocks {
  * Look up, and with CREATE allocate, m_len blocks from m_lblk; the result describes the first run. 0 returned: hole (m_len its length, bounded by the request) or delayed (EXT4_MAP_DELAYED);
  * > 0: number of blocks mapped. Without CREATE or CONVERT handle may be NULL. Takes i_data_sem (read for look-ups, write to change); answers from the extent status tree without reading when it can.
  * With DELALLOC_RESERVE the run's reservation is consumed. i_disksize and i_size are not touched; i_blocks is. Does not mark pages.
- * Errors: -ENOSPC (see ext4_mb_new_blocks), -EIO, -EFSCORRUPTED, -EFBIG.
+ * CREATE leaves unwritten blocks unwritten unless CONVERT is given too. Files without extents have no unwritten blocks: UNWRIT_EXT and CONVERT_UNWRITTEN give -EOPNOTSUPP.
+ * The inode is marked dirty when the map may have changed. After an error nothing is mapped that was not before, and the reservation stands.
+ * Errors: -ENOSPC (see ext4_mb_new_blocks), -EIO, -EFSCORRUPTED, -EFBIG, -ENOMEM.
  */
 int ext4_map_blocks(handle_t *handle, struct inode *inode, struct ext4_map_blocks *map,
 		    unsigned flags);

@@ -197,8 +197,8 @@ static inline void op_remove(ext4_lblk_t lblk, ext4_lblk_t end)
 	int err = ext4_remove_space(fake_start(remove_credits()), &fake.inode, lblk, end - 1);
 
 	fake_stop();
-	if (end > model_blocks)
-		end = model_blocks;
+	if (end > MAX_LBLK)
+		end = MAX_LBLK;
 	for (ext4_lblk_t i = lblk; i < end; i++)
 		if (model[i].state == M_DELAYED)
 			model[i].state = M_HOLE;
