@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "tests/unit/writeback/wb_fixture.h"
+
+START_TEST(periodic_round_writes_what_is_old_and_nothing_else)
+{
+	struct wf f;
+	struct inode *a, *b;
+
+	wf_open(&f, "-t ext4 -b 4096", 32 * MIB, 2);
+	a = wf_file(&f, 0);
+	b = wf_file(&f, 1);
+	wf_fill(a, 1, 0, 4 * PAGE, PAGE);
+	wb_run_flusher(f.sb);
+	ck_assert_uint_eq(atomic_load(&a->i_mapping->as_nr_dirty), 4);
+	wf_tune(&f, "dirty_expire_centisecs", "5");
+	usleep(60000);
+	wf_fill(b, 2, 0, 4 * PAGE, PAGE);
+	wb_run_flusher(f.sb);
+	ck_assert_uint_eq(atomic_load(&a->i_mapping->as_nr_dirty), 0);
+	ck_assert_uint_eq(atomic_load(&b->i_mapping->as_nr_dirty), 4);
+	usleep(60000);
+	wb_run_flusher(f.sb);
+	ck_assert_uint_eq(atomic_load(&b->i_mapping->as_nr_dirty), 0);
+	wb_run_completions(f.sb);
+	ck_assert_uint_eq(f.wb->wb_nr_b_dirty + f.wb->wb_nr_b_io + f.wb->wb_nr_b_more_io, 0);
+	iput(a);
+	iput(b);
+	wf_close(&f);
+}
+END_TEST
+
+START_TEST(background_round_stops_at_its_threshold)
+{
+	struct wf f;
+	struct inode *inode;
+	char pages[32];
+
+	wf_make(&f, "-t ext4 -b 4096", 64 * MIB, 1);
+	f.threads = true;
+	wf_mount(&f);
+	wf_tune(&f, "writeback_chunk", "1024");
+	wf_tune(&f, "write_bump", "x1");
+	snprintf(pages, sizeof(pages), "%u", 1000 * PAGE_SIZE);
+	wf_tune(&f, "dirty_background_bytes", pages);
+	inode = wf_file(&f, 0);
+	wf_fill(inode, 1, 0, 3000 * PAGE, 64 * 1024);
+	wb_start_background(f.wb);
+	for (unsigned i = 0; i < 200 && over_bground_thresh(f.wb); i++)
+		usleep(10000);
+	usleep(50000);
+	/* Chunks of 1024 until below. */
+	ck_assert_uint_eq(atomic_load(&inode->i_mapping->as_nr_dirty), 3000 - 2 * 1024);
+	ck_assert_uint_eq(f.wb->wb_nr_b_more_io, 1);
+	wf_sync(&f);
+	wf_check(inode, 1, 0, 3000 * PAGE);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
+START_TEST(large_file_does_not_starve_small_ones)
+{
+	struct wf f;
+	struct inode *inode[4];
+	struct writeback_control wbc = {.nr_to_write = 1100};
+
+	wf_open(&f, "-t ext4 -b 4096", 64 * MIB, 4);
+	wf_tune(&f, "writeback_chunk", "1024");
+	wf_tune(&f, "write_bump", "x1");
+	for (unsigned i = 0; i < 4; i++)
+		inode[i] = wf_file(&f, i);
+	wf_fill(inode[0], 1, 0, 2500 * PAGE, 64 * 1024);
+	for (unsigned i = 1; i < 4; i++)
+		wf_fill(inode[i], 1, 0, 4 * PAGE, PAGE);
+	/* One turn of the large one, and then each of the others. */
+	ck_assert_int_ge(writeback_inodes_wbc(f.wb, &wbc), 1024 + 12);
+	for (unsigned i = 1; i < 4; i++)
+		ck_assert_uint_eq(atomic_load(&inode[i]->i_mapping->as_nr_dirty), 0);
+	ck_assert_uint_gt(atomic_load(&inode[0]->i_mapping->as_nr_dirty), 1000);
+	for (unsigned i = 0; i < 4; i++)
+		iput(inode[i]);
+	wf_close(&f);
+}
+END_TEST
+
+START_TEST(dirty_inode_without_pages_is_written)
+{
+	struct wf f;
+	struct inode *root, *inode;
+
+	wf_open(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	wf_tune(&f, "dirty_expire_centisecs", "0");
+	root = ext4_iget(f.sb, EXT4_ROOT_INO, EXT4_IGET_SPECIAL);
+	inode = wf_file(&f, 0);
+	root->i_atime.tv_sec = 12345;
+	ext4_inode_set_dirty(root, I_DIRTY_SYNC);
+	inode->i_atime.tv_sec = 54321;
+	ext4_inode_set_dirty(inode, I_DIRTY_SYNC);
+	ck_assert_uint_eq(f.wb->wb_nr_b_dirty, 2);
+	wb_run_flusher(f.sb);
+	ck_assert_uint_eq(f.wb->wb_nr_b_dirty, 0);
+	ck_assert_uint_eq(atomic_load(&root->i_state) & I_DIRTY_ALL, 0);
+	iput(root);
+	iput(inode);
+	wf_umount(&f);
+	wf_mount(&f);
+	root = ext4_iget(f.sb, EXT4_ROOT_INO, EXT4_IGET_SPECIAL);
+	inode = wf_file(&f, 0);
+	ck_assert_int_eq(root->i_atime.tv_sec, 12345);
+	ck_assert_int_eq(inode->i_atime.tv_sec, 54321);
+	iput(root);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
+/* WB_SYNC_ALL over an inode that somebody keeps dirtying ends, and has written what was dirty at its start. */
+static _Atomic bool stop;
+
+static void *dirtier(void *arg)
+{
+	struct inode *inode = arg;
+	unsigned i = 0;
+
+	while (!atomic_load(&stop)) {
+		wf_fill(inode, 2, (100 + i % 3000) * PAGE, PAGE, PAGE);
+		i++;
+	}
+	return NULL;
+}
+
+START_TEST(sync_ends_although_a_writer_keeps_dirtying)
+{
+	struct wf f;
+	struct inode *inode;
+	pthread_t t;
+
+	wf_make(&f, "-t ext4 -b 4096", 64 * MIB, 1);
+	f.threads = true;
+	f.opts.o_cache_bytes = 32 * MIB;
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	wf_fill(inode, 1, 0, 50 * PAGE, PAGE);
+	pthread_create(&t, NULL, dirtier, inode);
+	for (unsigned i = 0; i < 5; i++) {
+		uint8_t buf[PAGE_SIZE];
+		struct ext4_map_blocks map = {.m_lblk = 10 + i, .m_len = 1};
+
+		pattern_fill(buf, PAGE, 5 + i, 0);
+		ck_assert_int_eq(wf_write(inode, buf, PAGE, (10 + i) * PAGE), (ssize_t)PAGE);
+		ck_assert_int_eq(wb_sync_fs(f.sb, true), 0);
+		ck_assert_int_eq(ext4_map_blocks(NULL, inode, &map, 0), 1);
+		pattern_check((uint8_t *)mem_data(f.image) + map.m_pblk * 4096, PAGE, 5 + i, 0);
+	}
+	atomic_store(&stop, true);
+	pthread_join(t, NULL);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
+START_TEST(flusher_thread_writes_without_being_asked)
+{
+	struct wf f;
+	struct inode *inode;
+
+	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	f.threads = true;
+	wf_mount(&f);
+	wf_tune(&f, "dirty_expire_centisecs", "1");
+	wf_tune(&f, "dirty_writeback_centisecs", "2");
+	/* The thread is asleep with the old interval. */
+	wb_start_writeback(f.wb, 1, WB_REASON_SYNC);
+	inode = wf_file(&f, 0);
+	wf_fill(inode, 1, 0, 8 * PAGE, PAGE);
+	for (unsigned i = 0; i < 200 && atomic_load(&inode->i_disksize) == 0; i++)
+		usleep(10000);
+	ck_assert_uint_eq(atomic_load(&inode->i_disksize), 8 * PAGE);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
+int main(void)
+{
+	return RUN_TESTS(
+		"writeback/flusher", periodic_round_writes_what_is_old_and_nothing_else,
+		background_round_stops_at_its_threshold, large_file_does_not_starve_small_ones,
+		dirty_inode_without_pages_is_written, sync_ends_although_a_writer_keeps_dirtying,
+		flusher_thread_writes_without_being_asked);
+}
