@@ -28,6 +28,7 @@
  * (3) With a handle open pages are only try-locked. (4) Every page that was taken is submitted, given up, or unlocked dirty before the call goes on.
  * Locking: as_writepages_lock -> handle -> page locks (ascending) -> i_data_sem.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -687,13 +688,18 @@ static int make_space(struct mpage_da_data *mpd, unsigned *retries)
 static handle_t *reserve_conversion(struct mpage_da_data *mpd, unsigned ranges)
 {
 	struct inode *inode = host(mpd);
+	struct wb_domain *wb = mpd->mp_mapping->as_wb;
 	unsigned credits = conversion_credits(inode, ranges);
 	handle_t *rsv = jbd2_journal_reserve(inode->i_sb->s_journal, credits);
 
-	if (!IS_ERR(rsv) || PTR_ERR(rsv) != -EAGAIN || !mpd->mp_mapping->as_wb->wb_manual)
-		return rsv;
-	run_completions_nested(mpd->mp_mapping->as_wb);
-	return jbd2_journal_reserve(inode->i_sb->s_journal, credits);
+	/* Their requests may be with a device that answers later. */
+	while (wb->wb_manual && IS_ERR(rsv) && PTR_ERR(rsv) == -EAGAIN &&
+	       atomic_load(&wb->wb_nr_writeback) > 0) {
+		run_completions_nested(wb);
+		sched_yield();
+		rsv = jbd2_journal_reserve(inode->i_sb->s_journal, credits);
+	}
+	return rsv;
 }
 
 struct round {

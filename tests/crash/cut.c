@@ -27,7 +27,7 @@
 #include "util/log.h"
 #include "util/time.h"
 
-#define IMAGE_SIZE (8u << 20)
+#define MAX_IMAGE (12u << 20)
 #define SECTOR 512u
 #define FOREIGN 0xa5 /* what free blocks hold: no file may show it */
 #define MAX_VOLATILE 4096
@@ -40,6 +40,7 @@ struct seen {
 struct run {
 	const struct workload *c_workload;
 	struct sim c_sim;
+	uint64_t c_size;       /* of the image */
 	uint8_t *c_base;       /* the image at mount */
 	uint8_t *c_stable;     /* see invariant 1 */
 	uint8_t *c_disk;       /* the disk under test */
@@ -92,7 +93,7 @@ static void quiet(enum log_level level, const char *line, void *arg)
 /* ---- The workload ---- */
 
 /* Free blocks hold the foreign byte: mke2fs writes its metadata onto a device that is full of it. */
-static struct blkdev *make_device(const struct workload *w)
+static struct blkdev *make_device(const struct workload *w, uint64_t size)
 {
 	char *path = testlib_tempfile(), *text;
 	char command[512];
@@ -100,14 +101,15 @@ static struct blkdev *make_device(const struct workload *w)
 
 	snprintf(
 		command, sizeof(command),
-		"head -c %u /dev/zero | tr '\\000' '\\245' >%s && mke2fs -F -q -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 %s %s",
-		IMAGE_SIZE, path, w->w_mkfs, path);
+		"head -c %" PRIu64
+		" /dev/zero | tr '\\000' '\\245' >%s && mke2fs -F -q -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 %s %s",
+		size, path, w->w_mkfs, path);
 	if (testlib_run(command, &text)) {
 		fprintf(stderr, "mke2fs %s: %s\n", w->w_mkfs, text);
 		exit(2);
 	}
 	free(text);
-	bd = mem_open(IMAGE_SIZE, SECTOR, NULL);
+	bd = mem_open(size, SECTOR, NULL);
 	ASSERT(!IS_ERR(bd));
 	ASSERT(!testlib_load(bd, path));
 	unlink(path);
@@ -118,18 +120,18 @@ static struct blkdev *make_device(const struct workload *w)
 static void record(struct run *c, uint64_t seed)
 {
 	struct sim *m = &c->c_sim;
-	struct blkdev *mem = make_device(c->c_workload), *dev = mem;
+	struct blkdev *mem = make_device(c->c_workload, c->c_size), *dev = mem;
 	struct ext4_options opts;
 	int err;
 
-	memcpy(c->c_base, mem_data(mem), IMAGE_SIZE);
+	memcpy(c->c_base, mem_data(mem), c->c_size);
 	if (c->c_workload->w_lagging)
 		dev = lagdev_open(mem, seed);
 	m->m_dev = log_open_memory(dev);
 	ASSERT(!IS_ERR(m->m_dev));
 	m->m_seed = seed;
 	prng_seed(&m->m_prng, seed);
-	m->m_oracle = oracle_new();
+	m->m_oracle = oracle_new(strstr(c->c_workload->w_mkfs, "-b 4096") ? 4096 : 1024);
 	ext4_options_init(&opts);
 	opts.o_manual_commit = true;
 	opts.o_cache_bytes = 16 << 20;
@@ -170,7 +172,7 @@ static void apply(uint8_t *disk, const struct log_entry *e, uint64_t sectors)
 {
 	uint64_t pos = e->le_sector * SECTOR, len = sectors * SECTOR;
 
-	ASSERT_CMP(pos + len, <=, (uint64_t)IMAGE_SIZE);
+	ASSERT_CMP(pos + len, <=, (uint64_t)MAX_IMAGE);
 	if (e->le_data)
 		memcpy(disk + pos, e->le_data, len);
 	else if (!(e->le_flags & LOG_DISCARD_FLAG))
@@ -213,7 +215,7 @@ static void build_disk(struct run *c, uint64_t pos, enum variant v)
 	struct log_entry e;
 	uint64_t total = log_entry_count(c->c_sim.m_dev);
 
-	memcpy(c->c_disk, c->c_stable, IMAGE_SIZE);
+	memcpy(c->c_disk, c->c_stable, c->c_size);
 	for (uint64_t i = c->c_covered; i < pos; i++) {
 		e = log_entry_get(c->c_sim.m_dev, i);
 		if (!is_write(&e))
@@ -264,11 +266,11 @@ static void failed(struct run *c, uint64_t pos, enum variant v, const char *what
 	if (getenv("EXT4D_KEEP_DISK")) {
 		FILE *f = fopen(getenv("EXT4D_KEEP_DISK"), "wb");
 
-		memcpy(c->c_disk, c->c_stable, IMAGE_SIZE);
+		memcpy(c->c_disk, c->c_stable, c->c_size);
 		if (f) {
 			prng_seed(&c->c_prng, c->c_subset_seed);
 			build_disk(c, pos, v);
-			fwrite(c->c_disk, 1, IMAGE_SIZE, f);
+			fwrite(c->c_disk, 1, c->c_size, f);
 			fclose(f);
 		}
 		exit(1);
@@ -278,7 +280,7 @@ static void failed(struct run *c, uint64_t pos, enum variant v, const char *what
 /* A second cut, during recovery: whatever part of recovery's writes arrived, the next recovery gives the same tree. */
 static bool second_cut(struct run *c, const uint8_t *disk, uint64_t want_hash)
 {
-	static uint8_t again[IMAGE_SIZE], target[IMAGE_SIZE];
+	static uint8_t again[MAX_IMAGE], target[MAX_IMAGE];
 	struct blkdev *mem, *log;
 	struct ext4_options opts;
 	struct super_block *sb;
@@ -286,9 +288,9 @@ static bool second_cut(struct run *c, const uint8_t *disk, uint64_t want_hash)
 	size_t n, stop;
 	bool same;
 
-	memcpy(again, disk, IMAGE_SIZE);
-	memcpy(target, disk, IMAGE_SIZE);
-	mem = mem_open(IMAGE_SIZE, SECTOR, again);
+	memcpy(again, disk, c->c_size);
+	memcpy(target, disk, c->c_size);
+	mem = mem_open(c->c_size, SECTOR, again);
 	log = log_open_memory(mem);
 	ext4_options_init(&opts);
 	opts.o_manual_commit = true;
@@ -306,7 +308,7 @@ static bool second_cut(struct run *c, const uint8_t *disk, uint64_t want_hash)
 	if (ext4_umount(sb))
 		return false;
 	nr_second++;
-	same = !verify_mount(target, IMAGE_SIZE, &t, reason) && t.t_hash == want_hash;
+	same = !verify_mount(target, c->c_size, &t, reason) && t.t_hash == want_hash;
 	tree_free(&t);
 	if (!same)
 		fprintf(reason, "another tree after a second cut at write %zu of %zu of recovery\n",
@@ -315,17 +317,17 @@ static bool second_cut(struct run *c, const uint8_t *disk, uint64_t want_hash)
 }
 
 /* e2fsck's replay leads to the same tree. */
-static bool replay_by_e2fsck(const uint8_t *disk, uint64_t want_hash)
+static bool replay_by_e2fsck(const struct run *c, const uint8_t *disk, uint64_t want_hash)
 {
-	static uint8_t copy[IMAGE_SIZE];
+	static uint8_t copy[MAX_IMAGE];
 	struct tree t;
 	bool same;
 
-	memcpy(copy, disk, IMAGE_SIZE);
+	memcpy(copy, disk, c->c_size);
 	nr_replays++;
-	if (verify_fsck(copy, IMAGE_SIZE, "-fy -E journal_only", 1, true, reason) > 1)
+	if (verify_fsck(copy, c->c_size, "-fy -E journal_only", 1, true, reason) > 1)
 		return false;
-	same = !verify_mount(copy, IMAGE_SIZE, &t, reason) && t.t_hash == want_hash;
+	same = !verify_mount(copy, c->c_size, &t, reason) && t.t_hash == want_hash;
 	tree_free(&t);
 	if (!same)
 		fprintf(reason, "another tree after the replay of e2fsck\n");
@@ -334,26 +336,26 @@ static bool replay_by_e2fsck(const uint8_t *disk, uint64_t want_hash)
 
 static bool judge(struct run *c, uint64_t pos, enum variant v)
 {
-	static uint8_t before[IMAGE_SIZE];
+	static uint8_t before[MAX_IMAGE];
 	struct tree t;
 	bool new_tree, new_image, ok = false;
 	const char *what = NULL;
 
 	rewind(reason);
-	memcpy(before, c->c_disk, IMAGE_SIZE);
+	memcpy(before, c->c_disk, c->c_size);
 	nr_cuts++;
-	if (verify_mount(c->c_disk, IMAGE_SIZE, &t, reason)) {
+	if (verify_mount(c->c_disk, c->c_size, &t, reason)) {
 		what = "not mountable or not readable";
 	} else if (!oracle_allows(c->c_sim.m_oracle, c->c_op, c->c_mark, t.t_found, t.t_nr,
 				  reason)) {
 		what = "not an allowed state";
 	} else {
 		new_tree = !seen_before(&seen_trees, t.t_hash);
-		new_image = !seen_before(&seen_images, crc32c(1, c->c_disk, IMAGE_SIZE));
+		new_image = !seen_before(&seen_images, crc32c(1, c->c_disk, c->c_size));
 		ok = true;
 		if (new_tree || (new_image && prng_chance(&c->c_prng, 1, 16))) {
 			nr_fsck++;
-			if (verify_fsck(c->c_disk, IMAGE_SIZE, "-fn", 0, false, reason)) {
+			if (verify_fsck(c->c_disk, c->c_size, "-fn", 0, false, reason)) {
 				what = "e2fsck is not content";
 				ok = false;
 			}
@@ -362,7 +364,8 @@ static bool judge(struct run *c, uint64_t pos, enum variant v)
 			what = "recovery that is cut";
 			ok = false;
 		}
-		if (ok && prng_chance(&c->c_prng, 1, 256) && !replay_by_e2fsck(before, t.t_hash)) {
+		if (ok && prng_chance(&c->c_prng, 1, 256) &&
+		    !replay_by_e2fsck(c, before, t.t_hash)) {
 			what = "recovery by e2fsck";
 			ok = false;
 		}
@@ -410,7 +413,7 @@ static void cut_everywhere(struct run *c, uint64_t max_cuts)
 
 		writes += is_write(&e) || (e.le_flags & LOG_MARK_FLAG);
 	}
-	memcpy(c->c_stable, c->c_base, IMAGE_SIZE);
+	memcpy(c->c_stable, c->c_base, c->c_size);
 	c->c_covered = 0;
 	c->c_op = c->c_mark = 0;
 	for (uint64_t pos = 1; pos <= total && nr_failed < failed_before + 3; pos++) {
@@ -442,13 +445,15 @@ static void cut_everywhere(struct run *c, uint64_t max_cuts)
 
 static void run_workload(const struct workload *w, uint64_t seed, uint64_t max_cuts)
 {
-	static uint8_t base[IMAGE_SIZE], stable[IMAGE_SIZE], disk[IMAGE_SIZE];
+	static uint8_t base[MAX_IMAGE], stable[MAX_IMAGE], disk[MAX_IMAGE];
 	struct run *c = calloc(1, sizeof(*c));
 	uint64_t cuts = nr_cuts;
 	unsigned trees = seen_trees.s_nr;
 
 	ASSERT(c);
 	c->c_workload = w;
+	/* a log of 4 MiB needs room: no log may be over half of a device */
+	c->c_size = strstr(w->w_mkfs, "-b 4096") ? MAX_IMAGE : 8u << 20;
 	c->c_base = base;
 	c->c_stable = stable;
 	c->c_disk = disk;

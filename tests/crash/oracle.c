@@ -39,11 +39,12 @@ struct record {
 	uint8_t *r_data;
 };
 
-enum mark_type { MARK_OBJECT, MARK_DATA, MARK_ALL };
+enum mark_type { MARK_OBJECT, MARK_DATA, MARK_RANGE, MARK_ALL };
 struct mark {
 	enum mark_type m_type;
 	uint32_t m_id;
-	uint32_t m_op; /* operations up to this one are covered */
+	uint32_t m_op;	       /* operations up to this one are covered */
+	uint64_t m_pos, m_end; /* MARK_RANGE */
 };
 
 struct name {
@@ -66,6 +67,7 @@ struct world {
 };
 
 struct oracle {
+	uint32_t o_block_bytes;
 	struct record *o_records;
 	uint32_t o_nr, o_room;
 	struct mark *o_marks;
@@ -77,11 +79,12 @@ struct oracle {
 	uint64_t o_size[MAX_OBJECTS];
 };
 
-struct oracle *oracle_new(void)
+struct oracle *oracle_new(uint32_t block_bytes)
 {
 	struct oracle *o = calloc(1, sizeof(*o));
 
 	ASSERT(o);
+	o->o_block_bytes = block_bytes;
 	o->o_next_id = 1;
 	o->o_now.w_objects[ORACLE_ROOT].o_kind = OK_DIR;
 	o->o_now.w_objects[ORACLE_ROOT].o_nlink = 2;
@@ -438,6 +441,7 @@ static uint32_t new_mark(struct oracle *o, enum mark_type type, uint32_t id)
 	m->m_type = type;
 	m->m_id = id;
 	m->m_op = o->o_nr;
+	m->m_pos = m->m_end = 0;
 	return o->o_nr_marks;
 }
 
@@ -449,6 +453,15 @@ uint32_t oracle_ack_object(struct oracle *o, uint32_t id)
 uint32_t oracle_ack_data(struct oracle *o, uint32_t id)
 {
 	return new_mark(o, MARK_DATA, id);
+}
+
+uint32_t oracle_ack_range(struct oracle *o, uint32_t id, uint64_t pos, uint64_t len)
+{
+	uint32_t number = new_mark(o, MARK_RANGE, id);
+
+	o->o_marks[number - 1].m_pos = pos;
+	o->o_marks[number - 1].m_end = pos + len;
+	return number;
 }
 
 uint32_t oracle_ack_all(struct oracle *o)
@@ -528,7 +541,7 @@ static uint32_t acked_names(struct oracle *o, uint32_t last_mark)
 	return acked;
 }
 
-/* The newest operation on the content of id that is acknowledged, by a mark or by a rename over a file that is in the tree (names_op). */
+/* The newest operation on the content of id that is acknowledged by a mark. */
 static uint32_t acked_content(const struct oracle *o, uint32_t id, uint32_t last_mark)
 {
 	uint32_t acked = 0;
@@ -536,58 +549,140 @@ static uint32_t acked_content(const struct oracle *o, uint32_t id, uint32_t last
 	for (uint32_t m = 0; m < last_mark; m++) {
 		const struct mark *mark = &o->o_marks[m];
 
-		if ((mark->m_type == MARK_ALL || mark->m_id == id) && mark->m_op > acked)
+		if (mark->m_type != MARK_ALL && (mark->m_type == MARK_RANGE || mark->m_id != id))
+			continue;
+		if (mark->m_op > acked)
 			acked = mark->m_op;
 	}
 	return acked;
 }
 
-static bool content_allowed(struct oracle *o, const struct found *f, uint32_t acked,
-			    uint32_t last_op, FILE *out)
+/* What each operation made of byte p (and of the size), for the report of a failure. */
+static void explain(const struct oracle *o, uint32_t id, uint64_t p, uint32_t last_op, FILE *out)
 {
-	uint8_t *data = calloc(1, ORACLE_MAX_FILE), *ok = calloc(1, ORACLE_MAX_FILE);
-	uint64_t size = 0, before, from, to;
-	bool size_ok = false, result = true;
+	static const char *const names[] = {"create", "link",	  "unlink", "rename", "exchange",
+					    "write",  "truncate", "zero",   "xattr"};
+	uint8_t *data = calloc(1, ORACLE_MAX_FILE);
+	uint64_t size = 0, from, to;
 
-	ASSERT(data && ok);
+	ASSERT(data);
+	for (uint32_t i = 0; i < last_op; i++) {
+		const struct record *r = &o->o_records[i];
+
+		if (r->r_id != id)
+			continue;
+		apply_content(r, data, &size, &from, &to);
+		fprintf(out, "  %u: %s [%llu, %llu) size %llu%s byte %02x\n", i + 1,
+			names[r->r_type], (unsigned long long)from, (unsigned long long)to,
+			(unsigned long long)size, p >= from && p < to ? " *" : "", data[p]);
+	}
+	free(data);
+}
+
+/* What a file may be found to be: built up operation by operation. */
+struct allowed {
+	const struct found *a_found;
+	uint8_t *a_data; /* content after the operations so far */
+	uint64_t a_size;
+	uint8_t *a_ok; /* for each byte: what was found is allowed */
+	bool a_size_ok;
+};
+
+static void allow(struct allowed *a, uint64_t from, uint64_t to)
+{
+	const struct found *f = a->a_found;
+
+	for (uint64_t p = from; p < to && p < f->f_size; p++)
+		a->a_ok[p] |= f->f_data[p] == a->a_data[p];
+}
+
+static void allow_operation(struct allowed *a, const struct record *r, uint32_t block_bytes)
+{
+	uint64_t found = a->a_found->f_size, before = a->a_size, from, to;
+
+	apply_content(r, a->a_data, &a->a_size, &from, &to);
+	/* A file that grows may be found at any length on the way; one that shrinks only before or after. */
+	a->a_size_ok |= found == a->a_size || (found > before && found < a->a_size);
+	if (a->a_size < before) {
+		/* The zeroed tail of the new last block (the bytes beyond the size are 0 in a_data). */
+		to = (a->a_size + block_bytes - 1) / block_bytes * block_bytes;
+		allow(a, a->a_size, to < before ? to : before);
+		return;
+	}
+	allow(a, from, to);
+	/* Between the old end and a write beyond it there are zeros. */
+	allow(a, before, a->a_size);
+}
+
+/* The range is durable as it is now. */
+static void demand_range(struct allowed *a, const struct mark *mark)
+{
+	const struct found *f = a->a_found;
+	uint64_t end = mark->m_end < a->a_size ? mark->m_end : a->a_size;
+
+	if (f->f_size < end)
+		a->a_size_ok = false;
+	for (uint64_t p = mark->m_pos; p < end && p < f->f_size; p++)
+		a->a_ok[p] = f->f_data[p] == a->a_data[p];
+}
+
+static void collect_allowed(struct oracle *o, struct allowed *a, uint32_t acked, uint32_t last_op,
+			    uint32_t last_mark)
+{
+	const struct found *f = a->a_found;
+	uint64_t from, to;
+	uint32_t m = 0;
+
 	for (uint32_t i = 0; i < acked; i++) {
 		if (o->o_records[i].r_id == f->f_id)
-			apply_content(&o->o_records[i], data, &size, &from, &to);
+			apply_content(&o->o_records[i], a->a_data, &a->a_size, &from, &to);
 	}
-	size_ok = f->f_size == size;
-	for (uint64_t p = 0; p < size && p < f->f_size; p++)
-		ok[p] = f->f_data[p] == data[p];
+	a->a_size_ok = f->f_size == a->a_size;
+	allow(a, 0, a->a_size);
 	for (uint32_t i = acked; i < last_op; i++) {
-		if (o->o_records[i].r_id != f->f_id)
-			continue;
-		before = size;
-		apply_content(&o->o_records[i], data, &size, &from, &to);
-		/* A file that grows may be found at any length on the way; one that shrinks only before or after. */
-		size_ok |= f->f_size == size || (f->f_size > before && f->f_size < size);
-		/* Between the old end and a write beyond it there are zeros. */
-		if (size > before && before < from)
-			from = before;
-		for (uint64_t p = from; p < to && p < f->f_size && p < size; p++)
-			ok[p] |= f->f_data[p] == data[p];
-		for (uint64_t p = before; p < size && p < f->f_size; p++)
-			ok[p] |= f->f_data[p] == data[p];
+		if (o->o_records[i].r_id == f->f_id)
+			allow_operation(a, &o->o_records[i], o->o_block_bytes);
+		for (; m < last_mark && o->o_marks[m].m_op <= i + 1; m++) {
+			const struct mark *mark = &o->o_marks[m];
+
+			if (mark->m_type == MARK_RANGE && mark->m_id == f->f_id &&
+			    mark->m_op == i + 1)
+				demand_range(a, mark);
+		}
 	}
-	if (!size_ok) {
+}
+
+static bool content_allowed(struct oracle *o, const struct found *f, uint32_t acked,
+			    uint32_t last_op, uint32_t last_mark, FILE *out)
+{
+	struct allowed a = {
+		.a_found = f,
+		.a_data = calloc(1, ORACLE_MAX_FILE),
+		.a_ok = calloc(1, ORACLE_MAX_FILE),
+	};
+	bool result = true;
+
+	ASSERT(a.a_data && a.a_ok);
+	collect_allowed(o, &a, acked, last_op, last_mark);
+	if (!a.a_size_ok) {
 		fprintf(out, "object %u has size %llu, now %llu, acknowledged operation %u\n",
-			f->f_id, (unsigned long long)f->f_size, (unsigned long long)size, acked);
+			f->f_id, (unsigned long long)f->f_size, (unsigned long long)a.a_size,
+			acked);
+		explain(o, f->f_id, 0, last_op, out);
 		result = false;
 	}
 	for (uint64_t p = 0; result && p < f->f_size; p++) {
-		if (ok[p])
+		if (a.a_ok[p])
 			continue;
 		fprintf(out,
 			"object %u byte %llu is %02x (now %02x; size %llu), acknowledged operation %u\n",
-			f->f_id, (unsigned long long)p, f->f_data[p], data[p],
+			f->f_id, (unsigned long long)p, f->f_data[p], a.a_data[p],
 			(unsigned long long)f->f_size, acked);
+		explain(o, f->f_id, p, last_op, out);
 		result = false;
 	}
-	free(data);
-	free(ok);
+	free(a.a_data);
+	free(a.a_ok);
 	return result;
 }
 
@@ -647,7 +742,7 @@ bool oracle_allows(struct oracle *o, uint32_t last_op, uint32_t last_mark,
 		if (renamed > data_acked)
 			data_acked = renamed;
 		if (found[i].f_kind == OK_FILE &&
-		    !content_allowed(o, &found[i], data_acked, last_op, out))
+		    !content_allowed(o, &found[i], data_acked, last_op, last_mark, out))
 			return false;
 	}
 	return true;

@@ -7,6 +7,7 @@
  *  - the names, link counts and symlink targets are exactly those after some operation j, acknowledged <= j <= last one begun before the cut;
  *  - each byte of a file has the value it had after some operation from the last acknowledged one of that file on;
  *    the size is one the file had since then or, where it grew, lies between two such sizes;
+ *  - a truncate down zeroes the tail of the last block first: that may be found with the old size, as in the kernel;
  *  - a byte beyond what the file ever covered, or of another file, is a failure.
  * A file is known by its owner id, which is unique for each created object.
  */
@@ -20,7 +21,7 @@
 
 struct oracle;
 
-struct oracle *oracle_new(void);
+struct oracle *oracle_new(uint32_t block_bytes);
 void oracle_free(struct oracle *o);
 
 /* ---- Reports of the workload: each is one operation and returns its number ---- */
@@ -52,8 +53,10 @@ void oracle_shorten_last(struct oracle *o, uint64_t len);
 
 /* fsync of a file or directory returned: all changes of it so far are durable. */
 uint32_t oracle_ack_object(struct oracle *o, uint32_t id);
-/* fdatasync or an O_DSYNC write. */
+/* fdatasync. */
 uint32_t oracle_ack_data(struct oracle *o, uint32_t id);
+/* An O_DSYNC write of these bytes: they and a size that reaches them; other bytes of the file are promised nothing. */
+uint32_t oracle_ack_range(struct oracle *o, uint32_t id, uint64_t pos, uint64_t len);
 /* sync returned: everything. */
 uint32_t oracle_ack_all(struct oracle *o);
 

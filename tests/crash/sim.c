@@ -130,7 +130,7 @@ int sim_write(struct sim *m, uint32_t id, uint64_t pos, uint64_t len, unsigned f
 		oracle_shorten_last(m->m_oracle, (uint64_t)n);
 	}
 	if (flags & SIM_DSYNC)
-		mark(m, "ack", oracle_ack_data(m->m_oracle, id));
+		mark(m, "ack", oracle_ack_range(m->m_oracle, id, pos, (uint64_t)n));
 	return 0;
 }
 
