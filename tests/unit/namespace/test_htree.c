@@ -97,7 +97,7 @@ static void exercise(const char *mke2fs_args, const char *commands, unsigned n, 
 	char name[256];
 	struct env e;
 
-	env_make(&e, mke2fs_args, 64 * MIB, commands);
+	env_make(&e, mke2fs_args, 16 * MIB, commands);
 	env_mount(&e);
 	dir = env_mkdir(e.e_root, "d");
 	fill(dir, n, len);
