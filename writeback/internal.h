@@ -240,7 +240,6 @@ struct wb_bandwidth {
 struct wb_domain {
 	struct super_block *wb_sb; /* [const after init] */
 	struct arena *wb_arena;	   /* [const after init] */
-	bool wb_manual;		   /* [const after init] simulation: no threads */
 	_Atomic uint64_t wb_tun[TUN_NR];
 	const struct wb_notify_ops *_Atomic wb_notify;
 	uint64_t wb_ram_bytes; /* [const after init] */
@@ -268,12 +267,8 @@ struct wb_domain {
 	uint32_t wb_nr_b_dirty, wb_nr_b_io, wb_nr_b_more_io;	/* [wb_lock] */
 	STAILQ_HEAD(, wb_work) wb_works;			/* [wb_lock] */
 	struct wb_inode **wb_hash;   /* [wb_lock] wb_inodes of other kinds of inodes */
-	bool wb_background;	     /* [wb_lock] background writeback was asked for */
-	bool wb_stop;		     /* [wb_lock] */
-	bool wb_running;	     /* [wb_lock] the flusher is writing */
 	uint64_t wb_last_kupdate_ns; /* [wb_lock] */
 	pthread_t wb_flusher, wb_timer;
-	bool wb_threads; /* [const after init] */
 
 	/* conversions */
 	struct workqueue *wb_wq;		     /* [const after init] NULL in simulations */
@@ -285,15 +280,22 @@ struct wb_domain {
 	_Atomic uint64_t wb_flushed_seq; /* all up to here are on stable storage */
 
 	/* throttle */
-	struct mutex wb_throttle_lock;	/* WB: tickets, bandwidth */
-	struct cond wb_throttle_cond;	/* the timer thread */
-	struct ticket_head wb_tickets;	/* [wb_throttle_lock] */
-	_Atomic uint32_t wb_nr_parked;	/* [wb_throttle_lock for changes] */
+	struct mutex wb_throttle_lock; /* WB: tickets, bandwidth */
+	struct cond wb_throttle_cond;  /* the timer thread */
+	struct ticket_head wb_tickets; /* [wb_throttle_lock] */
+	_Atomic uint32_t wb_nr_parked; /* [wb_throttle_lock for changes] */
+	struct wb_bandwidth wb_bw;     /* [wb_throttle_lock] */
+	struct task_dirty wb_task[TASK_SLOTS];
+
+	/* flags of the parts above */
+	bool wb_manual;			/* [const after init] simulation: no threads */
+	bool wb_background;		/* [wb_lock] background writeback was asked for */
+	bool wb_stop;			/* [wb_lock] */
+	bool wb_running;		/* [wb_lock] the flusher is writing */
+	bool wb_threads;		/* [const after init] */
 	bool wb_kick_timer;		/* [wb_throttle_lock] */
 	bool wb_timer_stop;		/* [wb_throttle_lock] */
 	_Atomic bool wb_dirty_exceeded; /* bdi->dirty_exceeded */
-	struct wb_bandwidth wb_bw;	/* [wb_throttle_lock] */
-	struct task_dirty wb_task[TASK_SLOTS];
 };
 
 static inline uint64_t wb_tun(const struct wb_domain *wb, enum wb_tunable t)

@@ -271,6 +271,7 @@ unsigned shrink_page_cache(struct wb_domain *wb, unsigned n)
 	for (unsigned i = 0; i < got;) {
 		struct address_space *as = pages[i]->p_mapping;
 
+		ASSERT(as != NULL);
 		mutex_lock(&as->as_lock);
 		for (; i < got && pages[i]->p_mapping == as; i++) {
 			if (detach_clean_locked(as, pages[i], 1))
