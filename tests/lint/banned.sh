@@ -8,7 +8,7 @@ bad=0
 check() { # check TEXT GREP-ARGS...
 	local text=$1 hits
 	shift
-	hits=$(grep "$@" "${files[@]}" /dev/null || true)
+	hits=$(grep "$@" "${files[@]}" || true)
 	[ -z "$hits" ] || { echo "$text"; echo "$hits"; bad=1; }
 }
 check "banned call:" -nE '(^|[^_[:alnum:]])(strcpy|strcat|sprintf|vsprintf|strtok|gets|rand|srand|assert|alloca|atoi|atol|tmpnam|mktemp)\('

@@ -7,6 +7,7 @@ if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
 	exit 77
 fi
 T=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-test.XXXXXX")
+chmod 755 "$T" # checks as other users walk through it
 export T
 rc=0
 # shellcheck disable=SC2016
