@@ -50,7 +50,9 @@ START_TEST(background_round_stops_at_its_threshold)
 	usleep(50000);
 	/* Chunks of 1024 until below. */
 	ck_assert_uint_eq(atomic_load(&inode->i_mapping->as_nr_dirty), 3000 - 2 * 1024);
+	mutex_lock(&f.wb->wb_lock);
 	ck_assert_uint_eq(f.wb->wb_nr_b_more_io, 1);
+	mutex_unlock(&f.wb->wb_lock);
 	wf_sync(&f);
 	wf_check(inode, 1, 0, 3000 * PAGE);
 	iput(inode);
