@@ -339,16 +339,23 @@ static int map_batch(handle_t *handle, struct batch *b, bool *new_blocks)
 	return 0;
 }
 
-/* In a file without extents the transaction that allocates takes the data along, and i_disksize moves with it. */
+/*
+ * In a file without extents the transaction that allocates takes the data along, and i_disksize moves with it: over what was
+ * written into the old last block, too, which therefore is ordered as well.
+ */
 static int order_batch(handle_t *handle, struct batch *b, bool new_blocks)
 {
 	struct inode *inode = b->b_inode;
+	uint64_t start = atomic_load(&inode->i_disksize);
 	int err = 0;
 
 	if (ext4_is_extents(inode) || !new_blocks)
 		return 0;
+	if (start > b->b_pos)
+		start = b->b_pos;
 	if (inode->i_sb->s_opts.o_data == DATA_ORDERED)
-		err = jbd2_journal_inode_ranged_write(handle, &inode->i_jinode, b->b_pos, b->b_len);
+		err = jbd2_journal_inode_ranged_write(handle, &inode->i_jinode, start,
+						      b->b_pos + b->b_len - start);
 	if (err == 0 && ext4_update_disksize(inode, b->b_pos + b->b_len))
 		err = ext4_mark_inode_dirty(handle, inode);
 	return err;
@@ -442,6 +449,10 @@ ssize_t buffered_write_locked(struct inode *inode, struct iov_iter *it, size_t l
 
 	if (pos > i_size_read(inode))
 		err = zero_eof_tail(inode);
+	/* order_batch() moves i_disksize: no delayed block may lie before that. */
+	if (err == 0 && !delalloc && !ext4_is_extents(inode) &&
+	    ext4_inode_reserved_blocks(inode) > 0)
+		err = write_and_wait_checked(inode, 0, UINT64_MAX);
 	while (done < len && err >= 0) {
 		struct batch b = {.b_inode = inode, .b_mapping = inode->i_mapping, .b_it = it};
 

@@ -514,15 +514,17 @@ static int map_rest_of_page(handle_t *handle, struct mpage_da_data *mpd, struct 
 	return 0;
 }
 
-/* New blocks of a file without extents: the data reaches the disk before the commit. */
+/* New blocks of a file without extents: the data, and what i_disksize passes before it, reaches the disk before the commit. */
 static int map_indirect_done(handle_t *handle, struct mpage_da_data *mpd, unsigned pages)
 {
 	struct inode *inode = host(mpd);
 	const struct page *first = mpd->mp_pages[0], *last = mpd->mp_pages[pages - 1];
 	uint64_t start = (uint64_t)first->p_index << PAGE_SHIFT;
-	uint64_t end = page_end_bytes(mpd, last);
+	uint64_t end = page_end_bytes(mpd, last), disk = atomic_load(&inode->i_disksize);
 	int err = 0;
 
+	if (disk < start)
+		start = disk;
 	if (inode->i_sb->s_opts.o_data == DATA_ORDERED)
 		err = jbd2_journal_inode_ranged_write(handle, &inode->i_jinode, start, end - start);
 	if (err == 0 && ext4_update_disksize(inode, end))
