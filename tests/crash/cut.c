@@ -334,47 +334,48 @@ static bool replay_by_e2fsck(const struct run *c, const uint8_t *disk, uint64_t 
 	return same;
 }
 
+/* What is wrong with the file system that was found, and with other ways to recover it; NULL: nothing. */
+static const char *judge_recovered(struct run *c, const struct tree *t, const uint8_t *before,
+				   bool twice, bool by_e2fsck)
+{
+	bool fsck = !seen_before(&seen_trees, t->t_hash);
+
+	/* the same tree may have been recovered in another way */
+	if (!fsck && prng_chance(&c->c_prng, 1, 16))
+		fsck = !seen_before(&seen_images, crc32c(1, c->c_disk, c->c_size));
+	nr_fsck += fsck;
+	if (fsck && verify_fsck(c->c_disk, c->c_size, "-fn", 0, false, reason))
+		return "e2fsck is not content";
+	if (twice && !second_cut(c, before, t->t_hash))
+		return "recovery that is cut";
+	if (by_e2fsck && !replay_by_e2fsck(c, before, t->t_hash))
+		return "recovery by e2fsck";
+	return NULL;
+}
+
 static bool judge(struct run *c, uint64_t pos, enum variant v)
 {
 	static uint8_t before[MAX_IMAGE];
+	bool twice = prng_chance(&c->c_prng, 1, 64);
+	bool by_e2fsck = prng_chance(&c->c_prng, 1, 256);
+	const char *what;
 	struct tree t;
-	bool new_tree, new_image, ok = false;
-	const char *what = NULL;
 
 	rewind(reason);
-	memcpy(before, c->c_disk, c->c_size);
+	if (twice || by_e2fsck)
+		memcpy(before, c->c_disk, c->c_size);
 	nr_cuts++;
-	if (verify_mount(c->c_disk, c->c_size, &t, reason)) {
+	if (verify_mount(c->c_disk, c->c_size, &t, reason))
 		what = "not mountable or not readable";
-	} else if (!oracle_allows(c->c_sim.m_oracle, c->c_op, c->c_mark, t.t_found, t.t_nr,
-				  reason)) {
+	else if (!oracle_allows(c->c_sim.m_oracle, c->c_op, c->c_mark, t.t_found, t.t_nr, reason))
 		what = "not an allowed state";
-	} else {
-		new_tree = !seen_before(&seen_trees, t.t_hash);
-		new_image = !seen_before(&seen_images, crc32c(1, c->c_disk, c->c_size));
-		ok = true;
-		if (new_tree || (new_image && prng_chance(&c->c_prng, 1, 16))) {
-			nr_fsck++;
-			if (verify_fsck(c->c_disk, c->c_size, "-fn", 0, false, reason)) {
-				what = "e2fsck is not content";
-				ok = false;
-			}
-		}
-		if (ok && prng_chance(&c->c_prng, 1, 64) && !second_cut(c, before, t.t_hash)) {
-			what = "recovery that is cut";
-			ok = false;
-		}
-		if (ok && prng_chance(&c->c_prng, 1, 256) &&
-		    !replay_by_e2fsck(c, before, t.t_hash)) {
-			what = "recovery by e2fsck";
-			ok = false;
-		}
-	}
+	else
+		what = judge_recovered(c, &t, before, twice, by_e2fsck);
 	tree_free(&t);
 	fputc(0, reason);
-	if (!ok)
+	if (what)
 		failed(c, pos, v, what);
-	return ok;
+	return !what;
 }
 
 static void try_cut(struct run *c, uint64_t pos, enum variant v)

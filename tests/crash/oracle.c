@@ -77,6 +77,8 @@ struct oracle {
 	struct world o_try;		 /* scratch of the verdict */
 	uint8_t *o_content[MAX_OBJECTS]; /* now; made when first written */
 	uint64_t o_size[MAX_OBJECTS];
+	uint64_t o_max_size[MAX_OBJECTS]; /* ever */
+	uint32_t o_promised[MAX_OBJECTS]; /* scratch of the verdict, see renames_over() */
 };
 
 struct oracle *oracle_new(uint32_t block_bytes)
@@ -283,6 +285,8 @@ static uint32_t commit_record(struct oracle *o, struct record *r)
 			o->o_content[r->r_id] = calloc(1, ORACLE_MAX_FILE);
 		ASSERT(o->o_content[r->r_id]);
 		apply_content(r, o->o_content[r->r_id], &o->o_size[r->r_id], &from, &to);
+		if (o->o_size[r->r_id] > o->o_max_size[r->r_id])
+			o->o_max_size[r->r_id] = o->o_size[r->r_id];
 	}
 	return o->o_nr;
 }
@@ -655,10 +659,11 @@ static void collect_allowed(struct oracle *o, struct allowed *a, uint32_t acked,
 static bool content_allowed(struct oracle *o, const struct found *f, uint32_t acked,
 			    uint32_t last_op, uint32_t last_mark, FILE *out)
 {
+	uint64_t room = f->f_size > o->o_max_size[f->f_id] ? f->f_size : o->o_max_size[f->f_id];
 	struct allowed a = {
 		.a_found = f,
-		.a_data = calloc(1, ORACLE_MAX_FILE),
-		.a_ok = calloc(1, ORACLE_MAX_FILE),
+		.a_data = calloc(1, room + 1),
+		.a_ok = calloc(1, room + 1),
 	};
 	bool result = true;
 
@@ -687,14 +692,14 @@ static bool content_allowed(struct oracle *o, const struct found *f, uint32_t ac
 }
 
 /*
- * A rename over an existing file that is in the recovered tree promises the content that its source had then. Returns the newest such operation for id.
+ * A rename over an existing file that is in the recovered tree promises the content that its source had then: o_promised[id] is the newest such operation for id.
  */
-static uint32_t renamed_over(struct oracle *o, uint32_t id, uint32_t names_op)
+static void renames_over(struct oracle *o, uint32_t names_op)
 {
 	struct world *w = &o->o_try;
-	uint32_t promised = 0;
 
 	world_start(w);
+	memset(o->o_promised, 0, sizeof(o->o_promised));
 	for (uint32_t i = 0; i < names_op; i++) {
 		const struct record *r = &o->o_records[i];
 
@@ -702,12 +707,11 @@ static uint32_t renamed_over(struct oracle *o, uint32_t id, uint32_t names_op)
 			struct name *from = find_name(w, r->r_dir, r->r_name);
 			struct name *to = find_name(w, r->r_dir2, r->r_name2);
 
-			if (from && to && from->n_id == id && to->n_id != id)
-				promised = i + 1;
+			if (from && to && from->n_id != to->n_id)
+				o->o_promised[from->n_id] = i + 1;
 		}
 		apply_names(w, r, i + 1);
 	}
-	return promised;
 }
 
 bool oracle_allows(struct oracle *o, uint32_t last_op, uint32_t last_mark,
@@ -735,9 +739,10 @@ bool oracle_allows(struct oracle *o, uint32_t last_op, uint32_t last_mark,
 			nr_found, acked, last_op, why);
 		return false;
 	}
+	renames_over(o, names_op);
 	for (unsigned i = 0; i < nr_found; i++) {
 		uint32_t data_acked = acked_content(o, found[i].f_id, last_mark);
-		uint32_t renamed = renamed_over(o, found[i].f_id, names_op);
+		uint32_t renamed = o->o_promised[found[i].f_id];
 
 		if (renamed > data_acked)
 			data_acked = renamed;

@@ -259,7 +259,7 @@ int verify_fsck(uint8_t *image, uint64_t size, const char *args, int max_rc, boo
 		unlink(path);
 		return 8;
 	}
-	snprintf(command, sizeof(command), "e2fsck %s %s 2>&1", args, path);
+	snprintf(command, sizeof(command), "exec e2fsck %s %s 2>&1", args, path);
 	pipe = popen(command, "r");
 	ASSERT(pipe);
 	char text[8192] = "";
