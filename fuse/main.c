@@ -69,6 +69,14 @@ static bool called_as_mount_helper(const char *argv0)
 	return strncmp(base, "mount.", 6) == 0;
 }
 
+/* mount(8) says nothing when all is well, and scripts compare what it prints: only trouble goes to the terminal. */
+static void quiet_sink(enum log_level level, const char *line, void *arg)
+{
+	if (level <= LOG_LEVEL_WARN)
+		fprintf(stderr, "ext4d: %s\n", line);
+	log_sink_syslog(level, line, arg);
+}
+
 /* -o: 0 or an exit code. */
 static int add_options(struct command *c, const char *list)
 {
@@ -262,10 +270,13 @@ int main(int argc, char **argv)
 	int code;
 
 	mount_options_init(&c.c_opts);
-	if (called_as_mount_helper(argv[0]))
+	if (called_as_mount_helper(argv[0])) {
 		code = parse_helper_args(&c, argc, argv);
-	else
+		if (!c.c_verbose)
+			log_set_sink(quiet_sink, NULL);
+	} else {
 		code = parse_args(&c, argc, argv);
+	}
 	if (code == EX_OK)
 		code = take_operands(&c, argc, argv);
 	if (code == EX_OK) {
