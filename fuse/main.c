@@ -69,7 +69,7 @@ static bool called_as_mount_helper(const char *argv0)
 	return strncmp(base, "mount.", 6) == 0;
 }
 
-/* mount(8) says nothing when all is well, and scripts compare what it prints: only trouble goes to the terminal. */
+/* mount(8) says nothing when all is well, and scripts compare what it prints. */
 static void quiet_sink(enum log_level level, const char *line, void *arg)
 {
 	if (level <= LOG_LEVEL_WARN)
