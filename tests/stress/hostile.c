@@ -22,6 +22,7 @@
 #define MAX_DEPTH 12
 
 static uint64_t rng;
+static bool read_only;
 static uint64_t nr_mounts, nr_errors, nr_files;
 
 static uint64_t rnd(void)
@@ -78,8 +79,12 @@ static void visit_data(struct inode *inode)
 		if (!err)
 			wb_read_done(&r);
 	}
-	count(ext4_seek(inode, 0, SEEK_DATA));
-	count(ext4_seek(inode, 0, SEEK_HOLE));
+	if (size) {
+		int64_t data = ext4_seek(inode, 0, SEEK_DATA);
+
+		count(data == -ENXIO ? 0 : data);
+		count(ext4_seek(inode, 0, SEEK_HOLE));
+	}
 }
 
 static void visit_writes(struct inode *inode)
@@ -118,7 +123,7 @@ static void visit(struct inode *dir, const struct ns_dirent *de, unsigned depth)
 		count(ext4_readlink(inode, target, sizeof(target)));
 	else if (S_ISREG(inode->i_mode))
 		visit_data(inode);
-	if (S_ISREG(inode->i_mode) && rnd() % 8 == 0)
+	if (!read_only && S_ISREG(inode->i_mode) && rnd() % 8 == 0)
 		visit_writes(inode);
 	iput(inode);
 }
@@ -155,8 +160,9 @@ static void walk(struct inode *dir, unsigned depth)
 		if (strcmp(l.l_entries[i].d_name, ".") && strcmp(l.l_entries[i].d_name, ".."))
 			visit(dir, &l.l_entries[i], depth);
 	}
-	change_names(dir);
-	if (l.l_nr > 2 && rnd() % 2)
+	if (!read_only)
+		change_names(dir);
+	if (!read_only && l.l_nr > 2 && rnd() % 2)
 		count(ext4_unlink(dir, l.l_entries[l.l_nr - 1].d_name,
 				  l.l_entries[l.l_nr - 1].d_len));
 	free(l.l_entries);
@@ -287,8 +293,16 @@ int main(int argc, char **argv)
 	}
 	rng = strtoull(argv[2], NULL, 0);
 	rounds = strtoull(argv[3], NULL, 0);
-	if (argc > 4)
-		return mount_and_walk(image, size) || nr_errors ? 1 : 0;
+	if (argc > 4) {
+		int err;
+
+		read_only = true;
+		err = mount_and_walk(image, size);
+		free(image);
+		free(copy);
+		printf("walk: error %d, %" PRIu64 " errors\n", err, nr_errors);
+		return err || nr_errors;
+	}
 	log_set_sink(quiet, NULL);
 	nr = find_metadata(image, size, blocks, 1 << 16);
 	for (uint64_t i = 0; i < rounds; i++) {
@@ -304,5 +318,7 @@ int main(int argc, char **argv)
 	printf("hostile: %" PRIu64 " rounds, %" PRIu64 " mounted, %" PRIu64 " files, %" PRIu64
 	       " errors\n",
 	       rounds, nr_mounts, nr_files, nr_errors);
+	free(image);
+	free(copy);
 	return nr_mounts && nr_errors ? 0 : 1;
 }

@@ -8,7 +8,7 @@ rounds=150
 T=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-hostile.XXXXXX")
 trap 'rm -rf "$T"' EXIT
 mkdir -p "$T/tree/dir/deep/deeper" "$T/tree/many" "$T/tree/long"
-tr '\0' '\332' </dev/zero | head -c 300000 >"$T/tree/data"
+head -c 300000 /dev/zero | tr '\0' '\332' >"$T/tree/data"
 head -c 100 "$T/tree/data" >"$T/tree/dir/small"
 for i in $(seq 300); do : >"$T/tree/many/file-with-some-name-$i"; done
 for i in $(seq 40); do : >"$T/tree/long/$(printf 'n%.0s' $(seq 150))$i"; done
