@@ -130,7 +130,10 @@ static void record(struct run *c, uint64_t seed)
 	m->m_dev = log_open_memory(dev);
 	ASSERT(!IS_ERR(m->m_dev));
 	m->m_seed = seed;
-	prng_seed(&m->m_prng, seed);
+	/* each workload its own course: the same seed must not give several of them the same states */
+	prng_seed(&m->m_prng,
+		  seed ^ (uint64_t)crc32c(1, c->c_workload->w_name, strlen(c->c_workload->w_name))
+				  << 32);
 	m->m_oracle = oracle_new(strstr(c->c_workload->w_mkfs, "-b 4096") ? 4096 : 1024);
 	ext4_options_init(&opts);
 	opts.o_manual_commit = true;

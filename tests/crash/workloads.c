@@ -350,11 +350,16 @@ static void run_exchange(struct sim *m)
 {
 	uint32_t a = sim_create(m, ORACLE_ROOT, "da", OK_DIR);
 	uint32_t b = sim_create(m, ORACLE_ROOT, "db", OK_DIR);
+	uint32_t file = sim_create(m, b, "y", OK_FILE);
 
 	sim_create(m, a, "x", OK_DIR);
-	sim_write(m, sim_create(m, b, "y", OK_FILE), 0, 3000, 0);
-	for (unsigned i = 0; i < 30; i++) {
+	sim_write(m, file, 0, 3000, 0);
+	for (unsigned i = 0; i < 40; i++) {
 		sim_rename(m, a, "x", b, "y", true);
+		if (one_in(m, 3))
+			sim_append(m, file, 1 + below(m, 5000), 0);
+		if (one_in(m, 5))
+			sim_fsync(m, file, one_in(m, 2));
 		if (one_in(m, 4))
 			sim_fsync(m, one_in(m, 2) ? a : b, false);
 		if (one_in(m, 3))
