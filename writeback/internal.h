@@ -49,6 +49,7 @@ enum wb_tunable {
 	TUN_DIRTY_EXPIRE_CENTISECS,
 	TUN_DIRTY_WRITEBACK_CENTISECS,
 	TUN_READ_AHEAD_KB,
+	TUN_WRITEPAGES_MARKS,
 	TUN_NR
 };
 
@@ -424,7 +425,12 @@ void clear_page_blocks(struct address_space *as, uint32_t index, unsigned first,
 
 /* As ext4_writepages(). A reference of the inode is held. Neither handle nor page lock. 0 or the first error. */
 int do_writepages(struct address_space *as, struct writeback_control *wbc);
-/* WB_SYNC_ALL over a range without waiting. */
+/* For a commit: submit the pages of bytes [start, end) whose blocks are all mapped and written; opens no handle. */
+int write_mapped_range(struct address_space *as, uint64_t start_bytes, uint64_t end_bytes);
+
+/* ---- filemap.c ---- */
+
+/* Write a range without waiting. */
 int filemap_fdatawrite_range(struct address_space *as, uint64_t start, uint64_t end,
 			     enum writeback_sync_modes mode);
 /* Wait for all I/O and conversions of the range that were submitted before. */

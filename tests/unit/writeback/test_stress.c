@@ -246,7 +246,51 @@ START_TEST(stress_1k)
 }
 END_TEST
 
+/* The old way holds a handle over full queues of a slow device, while others commit. It always ends. */
+struct committer {
+	struct super_block *sb;
+	_Atomic bool stop;
+};
+
+static void *committer_main(void *arg)
+{
+	struct committer *c = arg;
+
+	while (!atomic_load(&c->stop))
+		ck_assert_int_eq(jbd2_journal_force_commit(c->sb->s_journal), 0);
+	return NULL;
+}
+
+START_TEST(submitting_with_a_handle_open_never_deadlocks)
+{
+	struct wf f;
+	struct inode *inode;
+	struct committer c = {.stop = false};
+	pthread_t t;
+
+	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	f.threads = true;
+	f.filters = "model:iops=50000:qd=1";
+	wf_mount(&f);
+	wf_tune(&f, "premap_pass", "off");
+	inode = wf_file(&f, 0);
+	c.sb = f.sb;
+	pthread_create(&t, NULL, committer_main, &c);
+	for (unsigned i = 0; i < 1000; i++) {
+		wf_fill(inode, i, i % 50 * PAGE, 40 * PAGE, 20 * PAGE);
+		ck_assert_int_eq(filemap_write_and_wait_range(inode, 0, UINT64_MAX), 0);
+		if (i % 50 == 49)
+			ck_assert_int_eq(ext4_truncate_to(inode, 0), 0);
+	}
+	atomic_store(&c.stop, true);
+	pthread_join(t, NULL);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 int main(void)
 {
-	return RUN_TESTS("writeback/stress", stress_4k_on_a_device_with_latency, stress_1k);
+	return RUN_TESTS("writeback/stress", submitting_with_a_handle_open_never_deadlocks,
+			 stress_4k_on_a_device_with_latency, stress_1k);
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "block/filter_fault.h"
+#include "block/filter_log.h"
 #include "ext4/super.h"
 #include "tests/lib/pattern.h"
 #include "tests/lib/prng.h"
@@ -39,6 +40,8 @@ struct wf {
 	bool want_faults; /* a fault filter below that: wf->faults */
 	bool want_cache;  /* ... with a volatile cache */
 	struct blkdev *faults;
+	bool want_log; /* a log in memory below those: wf->log */
+	struct blkdev *log;
 	const char *filters; /* -o blk= */
 	struct ext4_options opts;
 };
@@ -89,6 +92,10 @@ static inline void wf_mount(struct wf *f)
 	ck_assert(!IS_ERR(dev));
 	if (f->filters != NULL)
 		dev = blk_stack_filters(dev, f->filters);
+	if (f->want_log) {
+		dev = log_open_memory(dev);
+		f->log = dev;
+	}
 	if (f->want_faults) {
 		dev = fault_open(dev, &(const struct fault_options){.fo_seed = 1,
 								    .fo_cache = f->want_cache});

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * filemap.c - writing and waiting for ranges of a file, and the ordered data of a commit.
+ *
+ * A wait covers the requests that were submitted before it: each page under writeback is visited once, and io_ends up to the number that was the
+ * last at the start. A commit has a way of its own: it writes only what is mapped, opens no handle, takes no lock that is held over one, and waits for requests only.
+ *
+ * Invariants: (1) after filemap_fdatawait_range() extents of the range that were submitted before are converted. (2) wb_write_ordered_data() never waits for
+ * a handle, whoever holds it.
+ * Locking: page locks one at a time; no handle.
+ */
+#include "writeback/internal.h"
+
+#define GANG 16u
+
+/* ---- Ranges ---- */
+
+int filemap_fdatawrite_range(struct address_space *as, uint64_t start, uint64_t end,
+			     enum writeback_sync_modes mode)
+{
+	struct writeback_control wbc = {
+		.nr_to_write = LONG_MAX,
+		.range_start = start,
+		.range_end = end,
+		.sync_mode = mode,
+	};
+
+	return do_writepages(as, &wbc);
+}
+
+void filemap_fdatawait_range(struct address_space *as, uint64_t start, uint64_t end)
+{
+	uint64_t seq = last_io_end(as);
+	uint64_t index = start >> PAGE_SHIFT, last = end >> PAGE_SHIFT;
+	struct page *pages[GANG];
+
+	if (last > PAGE_INDEX_MAX)
+		last = PAGE_INDEX_MAX;
+	while (index <= last) {
+		unsigned n = find_get_pages(as, (uint32_t)index, (uint32_t)last, PAGE_TAG_WRITEBACK,
+					    pages, GANG);
+
+		if (n == 0)
+			break;
+		index = (uint64_t)pages[n - 1]->p_index + 1;
+		for (unsigned i = 0; i < n; i++) {
+			wait_on_page_writeback(as, pages[i]);
+			page_put(as->as_wb, pages[i]);
+		}
+	}
+	wait_io_ends(as, seq);
+}
+
+int filemap_write_and_wait_range(struct inode *inode, uint64_t start, uint64_t end_inclusive)
+{
+	struct address_space *as = inode->i_mapping;
+	int err;
+
+	if (as == NULL)
+		return 0;
+	err = filemap_fdatawrite_range(as, start, end_inclusive, WB_SYNC_ALL);
+	filemap_fdatawait_range(as, start, end_inclusive);
+	return err;
+}
+
+int filemap_fdatawrite(struct inode *inode)
+{
+	if (inode->i_mapping == NULL)
+		return 0;
+	return filemap_fdatawrite_range(inode->i_mapping, 0, UINT64_MAX, WB_SYNC_NONE);
+}
+
+/* ---- Ordered data ---- */
+
+static void wait_data_range(struct address_space *as, uint64_t start_bytes, uint64_t end_bytes)
+{
+	uint64_t index = start_bytes >> PAGE_SHIFT, last = (end_bytes - 1) >> PAGE_SHIFT;
+	struct page *pages[GANG];
+	unsigned n;
+
+	while (index <= last && (n = find_get_pages(as, (uint32_t)index, (uint32_t)last,
+						    PAGE_TAG_WRITEBACK, pages, GANG)) > 0) {
+		index = (uint64_t)pages[n - 1]->p_index + 1;
+		for (unsigned i = 0; i < n; i++) {
+			wait_on_page_data(pages[i]);
+			page_put(as->as_wb, pages[i]);
+		}
+	}
+}
+
+int wb_write_ordered_data(struct inode *inode, uint64_t start_bytes, uint64_t end_bytes)
+{
+	struct address_space *as = inode->i_mapping;
+	uint32_t before;
+	int err;
+
+	if (as == NULL || start_bytes >= end_bytes)
+		return 0;
+	/* Not found: it is being evicted, and its data is on the way out. Otherwise the I/O needs the reference. */
+	if (ext4_ilookup(inode->i_sb, inode->i_ino) != inode)
+		return 0;
+	before = atomic_load(&as->as_wb_err);
+	err = write_mapped_range(as, start_bytes, end_bytes);
+	wait_data_range(as, start_bytes, end_bytes);
+	/* The error stays unseen: it is also told to those who have the file open. */
+	if (err == 0 && atomic_load(&as->as_wb_err) != before)
+		err = -EIO;
+	iput(inode);
+	return err;
+}
