@@ -255,8 +255,10 @@ static int connect_kernel(struct life *l)
 	err = session_create(f, &front_ops, l->l_fuse_fd, l->l_args->da_debug);
 	if (err == 0)
 		err = session_init(f);
-	if (err == 0)
+	if (err == 0) {
+		front_set_readahead(f);
 		err = filter_calls(f);
+	}
 	if (err == 0)
 		err = start_pool(f);
 	if (err != 0)
@@ -413,7 +415,6 @@ int daemon_run(const struct daemon_args *da)
 		daemon_failed(da->da_status_fd, exit_code(err));
 		return exit_code(err);
 	}
-	front_set_readahead(l.l_front);
 	note_reach_of_sync(l.l_front);
 	log_info("%s: mounted on %s%s", da->da_device->dv_path, da->da_mountpoint,
 		 sb_rdonly(l.l_front->f_sb) ? ", read-only" : "");

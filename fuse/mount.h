@@ -11,7 +11,7 @@
  * the FUSE descriptor, on which INIT waits, or a negative errno with one line in the log.
  */
 int front_mount(struct front *f, struct helper *h);
-/* Larger readahead than the kernel's default for FUSE, where sysfs lets us. */
+/* Larger readahead than the kernel's default for FUSE, where sysfs lets us: after INIT, before the filter of system calls. */
 void front_set_readahead(const struct front *f);
 
 #endif
