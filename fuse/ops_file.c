@@ -345,13 +345,20 @@ void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 	struct ext4_cred cred = {
 		.cr_uid = ctx->uid, .cr_gid = ctx->gid, .cr_privileged = ctx->uid == 0};
+	uint16_t old_mode;
+	int err;
 
 	(void)fi;
-	if (inode == NULL)
+	if (inode == NULL) {
 		front_reply_err(req, -EOPNOTSUPP);
-	else
-		front_reply_err(req, ext4_fallocate(inode, mode, (uint64_t)offset, (uint64_t)length,
-						    &cred));
+		return;
+	}
+	old_mode = inode->i_mode;
+	err = ext4_fallocate(inode, mode, (uint64_t)offset, (uint64_t)length, &cred);
+	/* The kernel does not expect suid and sgid bits to go. */
+	if (inode->i_mode != old_mode)
+		notify_attributes(front_of(req), inode);
+	front_reply_err(req, err);
 }
 
 void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
