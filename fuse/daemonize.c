@@ -30,6 +30,8 @@
 
 #define OOM_SCORE "-1000"
 
+static int null_fd = -1; /* open before the sandbox, which lets nothing be opened for writing */
+
 __attribute__((noreturn)) static void wait_for_child(int fd, pid_t pid)
 {
 	unsigned char code;
@@ -69,6 +71,7 @@ int daemon_fork(void)
 	}
 	close(fds[0]);
 	setsid();
+	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	return fds[1];
 }
 
@@ -85,17 +88,15 @@ void daemon_failed(int status_fd, int code)
 
 void daemon_ready(int status_fd)
 {
-	int null;
-
 	if (status_fd < 0)
 		return;
 	openlog("ext4d", LOG_PID | LOG_NDELAY, LOG_DAEMON);
 	log_set_sink(log_sink_syslog, NULL);
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (null >= 0) {
+	if (null_fd >= 0) {
 		for (int i = 0; i <= 2; i++)
-			dup2(null, i);
-		close(null);
+			dup2(null_fd, i);
+		close(null_fd);
+		null_fd = -1;
 	}
 	if (chdir("/") != 0)
 		log_debug("chdir: errno %d", errno);
