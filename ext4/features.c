@@ -142,3 +142,12 @@ void ext4_check_features(const struct ext2_super_block *es, struct ext4_feature_
 	n += collect_unknown(words, SET_RO_COMPAT, v->v_text, sizeof(v->v_text));
 	v->v_read_only = n > 0;
 }
+
+bool ext4_raw_needs_recovery(const void *raw)
+{
+	struct ext2_super_block es;
+
+	memcpy(&es, raw, sizeof(es));
+	return le16_to_cpu(es.s_magic) == EXT2_SUPER_MAGIC &&
+	       (le32_to_cpu(es.s_feature_incompat) & EXT3_FEATURE_INCOMPAT_RECOVER) != 0;
+}

@@ -12,6 +12,8 @@
  */
 int ext4_fill_super(struct blkdev *dev, const struct ext4_options *opts,
 		    const struct ext4_upper_ops *upper, struct super_block **sb_out);
+/* Do these 1024 bytes, a superblock as it is on a device, say that a log waits for its replay? No, if they are none. */
+bool ext4_raw_needs_recovery(const void *raw);
 /* After the layers above are ready: process the orphans (list and file). 0 or negative errno. */
 int ext4_orphan_cleanup(struct super_block *sb);
 /*

@@ -30,6 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ext4/super.h"
 #include "fuse/loop.h"
 #include "util/log.h"
 
@@ -206,12 +207,27 @@ static int open_and_claim(struct device *dv, bool use_loop)
 	return dv->dv_block ? claim_block(dv, path, &st) : claim_image(dv, path, &st, use_loop);
 }
 
-int device_open(struct device *dv, const char *spec, bool read_only, bool use_loop)
+/* Errors are left to those who open the device next. */
+static bool log_waits(const char *path)
+{
+	unsigned char raw[1024];
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	bool waits;
+
+	if (fd < 0)
+		return false;
+	waits = pread(fd, raw, sizeof(raw), 1024) == (ssize_t)sizeof(raw) &&
+		ext4_raw_needs_recovery(raw);
+	close(fd);
+	return waits;
+}
+
+int device_open(struct device *dv, const char *spec, enum device_access access, bool use_loop)
 {
 	int err;
 
 	*dv = (struct device){
-		.dv_read_only = read_only,
+		.dv_read_only = access != DEVICE_READ_WRITE,
 		.dv_node_fd = -1,
 		.dv_image_fd = -1,
 		.dv_loop_fd = -1,
@@ -220,6 +236,8 @@ int device_open(struct device *dv, const char *spec, bool read_only, bool use_lo
 	dv->dv_path = device_resolve(spec);
 	if (dv->dv_path == NULL)
 		return -ENOENT;
+	if (access == DEVICE_READ_ONLY_BUT_REPLAY && log_waits(dv->dv_path))
+		dv->dv_read_only = false;
 	err = open_and_claim(dv, use_loop);
 	if (err != 0)
 		device_close(dv);

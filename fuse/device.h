@@ -6,6 +6,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum device_access {
+	DEVICE_READ_WRITE,
+	DEVICE_READ_ONLY,
+	DEVICE_READ_ONLY_BUT_REPLAY, /* written only if a log waits for its replay */
+};
+
 struct device {
 	char *dv_path;	   /* what is read and written, and shown as the source of the mount */
 	bool dv_block;	   /* dv_path is a block device: fuseblk is possible */
@@ -23,7 +29,7 @@ char *device_resolve(const char *spec);
  * system has one to give. A device that cannot be written makes dv_read_only true. 0, or a
  * negative errno with one line in the log.
  */
-int device_open(struct device *dv, const char *spec, bool read_only, bool use_loop);
+int device_open(struct device *dv, const char *spec, enum device_access access, bool use_loop);
 /* The kernel will not hold the device (plain fuse): keep it open exclusively. 0 or -EBUSY, -EIO. */
 int device_hold_exclusive(struct device *dv);
 /* True if somebody has the block device open with O_EXCL. */

@@ -230,32 +230,42 @@ static int run_daemon(struct command *c, struct device *dv, char *mountpoint)
 	return daemon_run(&da);
 }
 
+static enum device_access wanted_access(const struct ext4_options *o)
+{
+	if (!o->o_read_only)
+		return DEVICE_READ_WRITE;
+	return o->o_noload || o->o_sb_block != 1 ? DEVICE_READ_ONLY : DEVICE_READ_ONLY_BUT_REPLAY;
+}
+
+/* noload goes with a device that cannot be written: options are checked when that is known. */
 static int open_and_run(struct command *c, char *mountpoint)
 {
-	bool ro = c->c_opts.mo_ext4.o_read_only;
+	char why[256];
 	struct device dv;
-	int err = device_open(&dv, c->c_device, ro, geteuid() == 0);
+	int err = device_open(&dv, c->c_device, wanted_access(&c->c_opts.mo_ext4), geteuid() == 0);
 	int code;
 
 	if (err != 0)
 		return err == -EACCES || err == -EPERM ? EX_USAGE : EX_FAIL;
-	code = c->c_fake ? EX_OK : run_daemon(c, &dv, mountpoint);
+	if (dv.dv_read_only)
+		c->c_opts.mo_ext4.o_read_only = true;
+	if (mount_options_check(&c->c_opts, why, sizeof(why)) != 0) {
+		fprintf(stderr, "ext4d: %s\n", why);
+		code = EX_USAGE;
+	} else {
+		code = c->c_fake ? EX_OK : run_daemon(c, &dv, mountpoint);
+	}
 	device_close(&dv);
 	return code;
 }
 
 static int do_mount(struct command *c)
 {
-	char why[256];
 	char *mountpoint;
 	int code;
 
 	if (c->c_read_only)
 		add_options(c, "ro");
-	if (mount_options_check(&c->c_opts, why, sizeof(why)) != 0) {
-		fprintf(stderr, "ext4d: %s\n", why);
-		return EX_USAGE;
-	}
 	mountpoint = check_mountpoint(c->c_mountpoint);
 	if (mountpoint == NULL)
 		return EX_FAIL;
