@@ -265,10 +265,14 @@ static void run_model(const char *mkfs, bool extents, bool delalloc, unsigned op
 	fprintf(stderr, "model: %s delalloc %d seed %llu\n", mkfs, delalloc,
 		(unsigned long long)seed);
 	prng_seed(&r.p, seed);
-	wf_make(&r.f, mkfs, 24 * MIB, FILES);
+	wf_make(&r.f, mkfs, 24 * MIB, FILES + 1);
 	r.f.opts.o_delalloc = delalloc;
 	r.f.opts.o_cache_bytes = 4 * MIB;
 	wf_mount(&r.f);
+	/* Nobody must ever see what lay in the blocks before. */
+	r.inode[0] = wf_file(&r.f, FILES);
+	wf_fill_free_space(&r.f, r.inode[0]);
+	iput(r.inode[0]);
 	r.buf = malloc(IO_MAX);
 	for (unsigned i = 0; i < FILES; i++) {
 		r.inode[i] = wf_file(&r.f, i);

@@ -455,6 +455,38 @@ START_TEST(small_blocks_of_a_page_keep_their_neighbours)
 }
 END_TEST
 
+static void written_beside_unwritten(const char *mkfs)
+{
+	struct wf f;
+	struct inode *inode, *other;
+	uint32_t bs;
+
+	wf_open(&f, mkfs, 24 * MIB, 2);
+	other = wf_file(&f, 1);
+	wf_fill_free_space(&f, other);
+	iput(other);
+	bs = f.sb->s_blocksize;
+	inode = wf_file(&f, 0);
+	ck_assert_int_eq(ext4_fallocate(inode, 0, 0, 300 * bs, &wf_root), 0);
+	for (unsigned i = 0; i < 300; i += 3)
+		wf_fill(inode, 1, i * bs, bs, bs);
+	wf_sync(&f);
+	wb_drop_clean(inode);
+	for (unsigned i = 0; i < 300; i += 3) {
+		wf_check(inode, 1, i * bs, bs);
+		wf_check_value(inode, 0, (i + 1) * bs, 2 * bs);
+	}
+	iput(inode);
+	wf_close(&f);
+}
+
+START_TEST(old_bytes_of_the_device_never_show_beside_what_was_written)
+{
+	written_beside_unwritten("-t ext4 -b 4096");
+	written_beside_unwritten("-t ext4 -b 1024");
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS("writeback/writepages",
@@ -471,5 +503,6 @@ int main(void)
 			 mapped_and_delayed_pages_mixed_are_all_written_right,
 			 range_cyclic_goes_on_where_it_stopped_and_wraps_once,
 			 growing_file_is_submitted_from_i_disksize_on,
-			 small_blocks_of_a_page_keep_their_neighbours);
+			 small_blocks_of_a_page_keep_their_neighbours,
+			 old_bytes_of_the_device_never_show_beside_what_was_written);
 }

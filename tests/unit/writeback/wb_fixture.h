@@ -306,6 +306,25 @@ static inline int wf_fail_blocks(struct wf *f, struct inode *inode, enum req_op 
 	return id;
 }
 
+/* Every free block of the device holds somebody's old bytes. */
+static inline void wf_fill_free_space(struct wf *f, struct inode *inode)
+{
+	uint8_t *buf = malloc(MIB);
+	uint64_t pos = 0;
+	ssize_t n;
+
+	memset(buf, 'G', MIB);
+	do {
+		n = wf_write(inode, buf, MIB, pos);
+		pos += n > 0 ? (uint64_t)n : 0;
+		wb_run_flusher(f->sb);
+	} while (n > 0);
+	wf_sync(f);
+	ck_assert_int_eq(ext4_truncate_to(inode, 0), 0);
+	wf_sync(f);
+	free(buf);
+}
+
 static inline uint64_t wf_requests(struct wf *f, enum req_op op)
 {
 	return counter_read(&f->dev->bd_stats.s_requests[op]);
