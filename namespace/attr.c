@@ -91,16 +91,18 @@ static int drop_suid(struct inode *inode, uint16_t mode)
 	return ext4_journal_stop(handle, ext4_mark_inode_dirty(handle, inode));
 }
 
-int ns_file_remove_privs(struct inode *inode, bool kill_suidgid, bool *dropped)
+int ns_file_remove_privs(struct inode *inode, unsigned kill, bool *dropped)
 {
 	uint16_t mode = without_suid(inode->i_mode);
 	int err;
 
+	if ((kill & EXT4_KILL_SGID) != 0)
+		mode &= (uint16_t)~S_ISGID;
 	*dropped = false;
 	if (!S_ISREG(inode->i_mode))
 		return 0;
 	err = drop_capability(inode, dropped);
-	if (err != 0 || !kill_suidgid || mode == inode->i_mode)
+	if (err != 0 || kill == 0 || mode == inode->i_mode)
 		return err;
 	err = drop_suid(inode, mode);
 	*dropped = *dropped || err == 0;
@@ -111,7 +113,7 @@ int ext4_file_remove_privs(struct inode *inode, bool kill_suidgid)
 {
 	bool dropped;
 
-	return ns_file_remove_privs(inode, kill_suidgid, &dropped);
+	return ns_file_remove_privs(inode, kill_suidgid ? EXT4_KILL_SUIDGID : 0, &dropped);
 }
 
 /* ---- setattr ---- */

@@ -215,7 +215,7 @@ static int descend(struct inode *dir, struct dx_path *path, unsigned levels)
 
 static int probe(struct inode *dir, const char *name, size_t len, struct dx_path *path)
 {
-	unsigned levels;
+	unsigned levels = 0;
 	int err;
 
 	path->p_depth = 0;

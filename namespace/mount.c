@@ -93,6 +93,19 @@ static void undo_mount(struct super_block *sb, bool has_alloc, bool has_wb)
 	(void)ext4_put_super_keep(sb);
 }
 
+/* A read-only mount of a device that can be written deals with them too, and nothing else is written. */
+static int cleanup_orphans(struct super_block *sb)
+{
+	int err;
+
+	if (!sb_rdonly(sb) || sb->s_dev->bd_read_only || sb->s_read_only_forced ||
+	    sb->s_recover_skipped || (sb->s_mount_state & EXT2_ERROR_FS) != 0 ||
+	    !ext4_has_orphans(sb))
+		return ext4_orphan_cleanup(sb);
+	err = ext4_remount_rw(sb);
+	return err != 0 ? err : ext4_remount_ro(sb);
+}
+
 int ext4_mount(struct blkdev *dev, const struct ext4_options *opts, struct super_block **sb_out)
 {
 	struct super_block *sb;
@@ -111,7 +124,7 @@ int ext4_mount(struct blkdev *dev, const struct ext4_options *opts, struct super
 		has_wb = err == 0;
 	}
 	if (err == 0)
-		err = ext4_orphan_cleanup(sb);
+		err = cleanup_orphans(sb);
 	if (err == 0)
 		err = check_root(sb);
 	if (err != 0) {

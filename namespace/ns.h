@@ -62,6 +62,6 @@ void ns_evict_inode(struct inode *inode);
 /* Truncate with what goes with it; i_rwsem held for write. */
 int ns_set_size_locked(struct inode *inode, uint64_t size, bool kill_suidgid);
 /* Member file_remove_privs. */
-int ns_file_remove_privs(struct inode *inode, bool kill_suidgid, bool *dropped);
+int ns_file_remove_privs(struct inode *inode, unsigned kill, bool *dropped);
 
 #endif
