@@ -513,8 +513,9 @@ static int prepare_inode(struct inode *inode, struct wb_write *w)
 	int err = 0;
 
 	if (upper != NULL && upper->file_remove_privs != NULL)
-		err = upper->file_remove_privs(inode, (w->w_flags & WB_WRITE_KILL_SUIDGID) != 0,
-					       &w->w_has_privs_to_drop);
+		err = upper->file_remove_privs(
+			inode, (w->w_flags & WB_WRITE_KILL_SUIDGID) != 0 ? EXT4_KILL_SUIDGID : 0,
+			&w->w_has_privs_to_drop);
 	if (err == 0)
 		file_update_time(inode);
 	return err;

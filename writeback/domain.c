@@ -35,6 +35,7 @@ static void init_locks(struct wb_domain *wb)
 
 static void free_domain(struct wb_domain *wb)
 {
+	pressure_exit(wb);
 	arena_destroy(wb->wb_arena);
 	cond_destroy(&wb->wb_throttle_cond);
 	cond_destroy(&wb->wb_done_cond);
@@ -81,6 +82,7 @@ int wb_init(struct super_block *sb)
 	init_locks(wb);
 	throttle_init(wb);
 	tunables_init(wb);
+	pressure_init(wb);
 	wb->wb_sb = sb;
 	wb->wb_manual = sb->s_opts.o_manual_commit;
 	wb->wb_ram_bytes = wb_usable_ram();

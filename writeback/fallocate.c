@@ -292,6 +292,15 @@ static int check_range(struct inode *inode, int mode, uint64_t offset, uint64_t 
 	return 0;
 }
 
+/* ext4: fs/attr.c setattr_should_drop_suidgid(), as far as the groups of the caller are known. */
+static unsigned privs_to_kill(const struct inode *inode, const struct ext4_cred *cred)
+{
+	if (cred != NULL && cred->cr_privileged)
+		return 0;
+	return cred != NULL && cred->cr_gid == inode->i_gid ? EXT4_KILL_SUIDGID
+							    : EXT4_KILL_SUIDGID | EXT4_KILL_SGID;
+}
+
 static int fallocate_locked(struct inode *inode, int mode, struct range *r,
 			    const struct ext4_cred *cred)
 {
@@ -303,8 +312,7 @@ static int fallocate_locked(struct inode *inode, int mode, struct range *r,
 	    r->r_end > i_size_read(inode))
 		r->r_new_size = r->r_end;
 	if (upper != NULL && upper->file_remove_privs != NULL)
-		err = upper->file_remove_privs(inode, cred == NULL || !cred->cr_privileged,
-					       &dropped);
+		err = upper->file_remove_privs(inode, privs_to_kill(inode, cred), &dropped);
 	if (err != 0)
 		return err;
 	file_update_time(inode);

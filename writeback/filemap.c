@@ -88,6 +88,54 @@ static void wait_data_range(struct address_space *as, uint64_t start_bytes, uint
 	}
 }
 
+int write_mapped_blocks(struct address_space *as, const struct page *page)
+{
+	struct super_block *sb = as->as_host->i_sb;
+	uint64_t pos = (uint64_t)page->p_index << PAGE_SHIFT, size = i_size_read(as->as_host);
+	unsigned bits = as->as_blkbits;
+	int err = 0;
+
+	for (unsigned i = 0; i < blocks_per_page(as) && err >= 0; i++, pos += UINT64_C(1) << bits) {
+		struct ext4_map_blocks map = {.m_lblk = (ext4_lblk_t)(pos >> bits), .m_len = 1};
+
+		if ((page->p_dirty >> i & 1) == 0 || pos >= size)
+			continue;
+		err = ext4_map_blocks(NULL, as->as_host, &map, 0);
+		if (err > 0 && (map.m_flags & EXT4_MAP_MAPPED) != 0)
+			err = blk_write(sb->s_dev, map.m_pblk << bits,
+					page->p_data + ((size_t)i << bits), (size_t)1 << bits, 0);
+	}
+	return err < 0 ? err : 0;
+}
+
+/*
+ * The inode has no names and no holders any more, but the transaction that commits does not know that yet: without its data the new blocks would show
+ * what others had in them. Requests of the usual kind would need a reference. ext4_evict_data() waits until this is done before it drops the pages.
+ */
+static int write_evicted(struct address_space *as, uint64_t start_bytes, uint64_t end_bytes)
+{
+	uint64_t index = start_bytes >> PAGE_SHIFT, last = (end_bytes - 1) >> PAGE_SHIFT;
+	struct page *pages[GANG];
+	unsigned n;
+	int err = 0;
+
+	while (index <= last && (n = find_get_pages(as, (uint32_t)index, (uint32_t)last,
+						    PAGE_TAG_DIRTY, pages, GANG)) > 0) {
+		index = (uint64_t)pages[n - 1]->p_index + 1;
+		for (unsigned i = 0; i < n; i++) {
+			int ret = 0;
+
+			lock_page(pages[i]);
+			if (pages[i]->p_mapping == as && page_test(pages[i], PG_DIRTY))
+				ret = write_mapped_blocks(as, pages[i]);
+			unlock_page(pages[i]);
+			page_put(as->as_wb, pages[i]);
+			err = err != 0 ? err : ret;
+		}
+	}
+	return err;
+}
+
 int wb_write_ordered_data(struct inode *inode, uint64_t start_bytes, uint64_t end_bytes)
 {
 	struct address_space *as = inode->i_mapping;
@@ -96,9 +144,9 @@ int wb_write_ordered_data(struct inode *inode, uint64_t start_bytes, uint64_t en
 
 	if (as == NULL || start_bytes >= end_bytes)
 		return 0;
-	/* Not found: it is being evicted, and its data is on the way out. Otherwise the I/O needs the reference. */
+	/* Not found: it is being evicted. Otherwise the I/O needs the reference. */
 	if (ext4_ilookup(inode->i_sb, inode->i_ino) != inode)
-		return 0;
+		return write_evicted(as, start_bytes, end_bytes);
 	before = atomic_load(&as->as_wb_err);
 	err = write_mapped_range(as, start_bytes, end_bytes);
 	wait_data_range(as, start_bytes, end_bytes);

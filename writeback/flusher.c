@@ -503,6 +503,9 @@ static void run_kupdate(struct wb_domain *wb)
 	};
 
 	wb_writeback(wb, &work);
+	/* A simulation does not depend on the host. */
+	if (!wb->wb_manual)
+		pressure_check(wb);
 }
 
 /* ---- The thread ---- */

@@ -207,7 +207,8 @@ struct wb_stats {
 	/* cache */
 	counter_t ws_read_pages, ws_read_hits, ws_readahead_pages;
 	counter_t ws_evicted, ws_frame_waits;
-	counter_t ws_written_bytes; /* by file_write */
+	counter_t ws_given_back_bytes; /* to the host */
+	counter_t ws_written_bytes;    /* by file_write */
 	counter_t ws_read_bytes;
 	counter_t ws_rmw_reads; /* blocks read to be changed in part */
 	counter_t ws_page_wb_waits;
@@ -279,6 +280,11 @@ struct wb_domain {
 	/* durability */
 	_Atomic uint64_t wb_write_seq;	 /* data requests completed */
 	_Atomic uint64_t wb_flushed_seq; /* all up to here are on stable storage */
+
+	/* pressure [flusher] */
+	uint64_t wb_busy_ns;   /* last time that the cache was seen in use */
+	uint64_t wb_last_uses; /* bytes read and written then */
+	int wb_psi_fd;
 
 	/* throttle */
 	struct mutex wb_throttle_lock; /* WB: tickets, bandwidth */
@@ -426,6 +432,8 @@ void clear_page_blocks(struct address_space *as, uint32_t index, unsigned first,
 /* As ext4_writepages(). A reference of the inode is held. Neither handle nor page lock. 0 or the first error. */
 int do_writepages(struct address_space *as, struct writeback_control *wbc);
 /* For a commit: submit the pages of bytes [start, end) whose blocks are all mapped and written; opens no handle. */
+/* Write the dirty blocks of a locked page that are mapped, at once and in this thread; the page stays as dirty as it was. */
+int write_mapped_blocks(struct address_space *as, const struct page *page);
 int write_mapped_range(struct address_space *as, uint64_t start_bytes, uint64_t end_bytes);
 
 /* ---- filemap.c ---- */
@@ -585,6 +593,15 @@ int flush_growth(struct inode *inode);
 /* i_rwsem held for write; what must go through the cache is written and waited for. Bytes or negative errno. */
 ssize_t direct_write_locked(struct inode *inode, struct wb_write *w, size_t len);
 void notify_invalidate(struct inode *inode, uint64_t pos, uint64_t len);
+
+/* ---- pressure.c ---- */
+
+void pressure_init(struct wb_domain *wb);
+void pressure_exit(struct wb_domain *wb);
+/* Give memory back if the host is short of it or the cache idle. */
+void pressure_check(struct wb_domain *wb);
+/* Evict this share of the clean pages, and give wholly free slabs back. Bytes given back. */
+uint64_t wb_trim_cache(struct wb_domain *wb, unsigned percent);
 
 /* ---- memory.c ---- */
 

@@ -255,8 +255,10 @@ static int take_locked_page(struct mpage_da_data *mpd, struct page *page)
 		return need < 0 ? need : TAKE_DONE;
 	}
 	if (need == 1 && mpd->mp_only_mapped) {
+		/* Mapped blocks beside delayed ones: the commit waits for those. */
+		need = write_mapped_blocks(mpd->mp_mapping, page);
 		unlock_page(page);
-		return TAKE_SKIP;
+		return need < 0 ? need : TAKE_SKIP;
 	}
 	if (need == 1 && mpd->mp_do_map && add_page_to_extent(mpd, page, mask, flags)) {
 		page_get(page);

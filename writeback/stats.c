@@ -79,6 +79,7 @@ static const struct named_counter counters[] = {
 	C(stripe_end),
 	C(stripe_partial),
 	C(stripe_rmw),
+	C(given_back_bytes),
 };
 #undef C
 

@@ -123,6 +123,26 @@ static bool has_no_data(struct inode *inode)
 	       ext4_inode_reserved_blocks(inode) == 0 && inode->i_mapping->as_nrpages == 0;
 }
 
+/*
+ * In a file without extents a transaction that is committing, or about to, may promise blocks that are cut off only in the next one: their data
+ * goes out first, or after a crash in between they show what others had in them. as_writepages_lock keeps such promises from being made meanwhile.
+ */
+static int shrink_ordered(struct inode *inode, uint64_t new_size)
+{
+	struct address_space *as = inode->i_mapping;
+	int err = 0;
+
+	if (ext4_is_extents(inode))
+		return shrink_size(inode, new_size);
+	down_write_nested(&as->as_writepages_lock);
+	if (jbd2_journal_inode_ordered(inode->i_sb->s_journal, &inode->i_jinode))
+		err = wb_write_ordered_data(inode, new_size, i_size_read(inode));
+	if (err == 0)
+		err = shrink_size(inode, new_size);
+	up_write(&as->as_writepages_lock);
+	return err;
+}
+
 static int truncate_down(struct inode *inode, uint64_t new_size)
 {
 	struct address_space *as = inode->i_mapping;
@@ -137,7 +157,7 @@ static int truncate_down(struct inode *inode, uint64_t new_size)
 		return err;
 	arena_release_reserve(as->as_wb->wb_arena, &as->as_reserve);
 	down_write(&as->as_invalidate_lock);
-	err = shrink_size(inode, new_size);
+	err = shrink_ordered(inode, new_size);
 	if (err == 0)
 		err = cut_past_end(inode);
 	up_write(&as->as_invalidate_lock);
@@ -230,6 +250,7 @@ int ext4_evict_data(struct inode *inode)
 	wb_inode_detach(inode);
 	if (as != NULL) {
 		arena_release_reserve(as->as_wb->wb_arena, &as->as_reserve);
+		jbd2_journal_settle_jbd_inode(inode->i_sb->s_journal, &inode->i_jinode);
 		truncate_pages(as, 0, PAGE_INDEX_MAX);
 		(void)ext4_da_release_range(inode, 0, EXT4_MAX_BLOCKS - 1);
 		atomic_fetch_and(&inode->i_state, ~I_DIRTY_PAGES);
