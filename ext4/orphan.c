@@ -297,12 +297,17 @@ static int process_slot(struct super_block *sb, uint32_t ino, uint32_t idx)
 	return process(sb, inode);
 }
 
+bool ext4_has_orphans(struct super_block *sb)
+{
+	return get_head(sb) != 0 || !ext4_orphan_file_empty(sb);
+}
+
 int ext4_orphan_cleanup(struct super_block *sb)
 {
 	uint32_t done = 0;
 	int err;
 
-	if (get_head(sb) == 0 && ext4_orphan_file_empty(sb))
+	if (!ext4_has_orphans(sb))
 		return 0;
 	if (sb_rdonly(sb)) {
 		log_info("%s: orphans are left for a writable mount", sb->s_name);

@@ -16,6 +16,8 @@ int ext4_fill_super(struct blkdev *dev, const struct ext4_options *opts,
 bool ext4_raw_needs_recovery(const void *raw);
 /* After the layers above are ready: process the orphans (list and file). 0 or negative errno. */
 int ext4_orphan_cleanup(struct super_block *sb);
+/* Are there orphans of an earlier mount? Between ext4_fill_super and ext4_orphan_cleanup. */
+bool ext4_has_orphans(struct super_block *sb);
 /*
  * The layers above are down and no inode is held: commit, empty the log, mark clean, write the superblock, flush, close the device, free.
  * Returns the first error met in the life of the mount that a user must hear of, or 0.
