@@ -54,6 +54,11 @@ static void convert_attr(const struct stat *attr, int to_set, struct ns_attr *na
 	for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++)
 		if ((to_set & bits[i].from) != 0)
 			na->na_valid |= bits[i].to;
+	/* Both come for "now", which needs no more rights than writing. */
+	if ((na->na_valid & NS_SET_ATIME_NOW) != 0)
+		na->na_valid &= ~NS_SET_ATIME;
+	if ((na->na_valid & NS_SET_MTIME_NOW) != 0)
+		na->na_valid &= ~NS_SET_MTIME;
 	if ((current_request->rq_flags & RQ_KILL_SUIDGID) != 0)
 		na->na_valid |= NS_KILL_SUIDGID;
 	na->na_mode = (uint16_t)attr->st_mode;
