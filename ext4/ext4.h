@@ -173,6 +173,9 @@ static inline bool ext4_is_extents(const struct inode *inode)
 	return (inode->i_flags & EXT4_EXTENTS_FL) != 0;
 }
 
+#define EXT4_KILL_SUIDGID 1u /* suid, and sgid with group execute */
+#define EXT4_KILL_SGID 2u    /* sgid without it too: not by a member of the group */
+
 /* What the layers above hang on the life of an inode and of the file system; registered before the first iget. NULL members are skipped. */
 struct ext4_upper_ops {
 	int (*alloc_inode_init)(struct inode *inode); /* alloc/: sets i_alloc */
@@ -186,8 +189,8 @@ struct ext4_upper_ops {
 	int (*orphan_truncate)(struct inode *inode);
 	/* Write and wait the dirty data of a range (journal's ordered mode). */
 	int (*write_ordered_data)(struct inode *inode, uint64_t start_bytes, uint64_t end_bytes);
-	/* Drop security.capability, and suid/sgid if asked; i_rwsem held for write, no handle open. Sets *dropped. */
-	int (*file_remove_privs)(struct inode *inode, bool kill_suidgid, bool *dropped);
+	/* Drop security.capability, and suid/sgid if asked (EXT4_KILL_); i_rwsem held for write, no handle open. Sets *dropped. */
+	int (*file_remove_privs)(struct inode *inode, unsigned kill, bool *dropped);
 	/* -ENOSPC on a reservation or allocation: give space back (evictions, preallocations, pending frees by a commit). */
 	void (*reclaim_space)(struct super_block *sb);
 };
