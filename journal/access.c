@@ -420,18 +420,60 @@ int jbd2_journal_inode_ranged_write(handle_t *h, struct jbd2_inode *ji, uint64_t
 	return 0;
 }
 
+bool jbd2_journal_inode_ordered(journal_t *j, struct jbd2_inode *ji)
+{
+	bool ordered;
+
+	mutex_lock(&j->j_list_lock);
+	ordered = ji->ji_transaction != NULL;
+	mutex_unlock(&j->j_list_lock);
+	return ordered;
+}
+
+static void leave_lists_locked(journal_t *j, struct jbd2_inode *ji)
+{
+	while (ji->ji_committing)
+		cond_wait(&j->j_wait_list, &j->j_list_lock);
+	if (ji->ji_transaction == NULL)
+		return;
+	TAILQ_REMOVE(&ji->ji_transaction->t_inode_list, ji, ji_link);
+	ji->ji_transaction = NULL;
+	ji->ji_next_transaction = NULL;
+	ji->ji_dirty_start_bytes = 0;
+	ji->ji_dirty_end_bytes = 0;
+}
+
+/* With j_list_lock held; false after a wait: look again. */
+static bool lock_if_settled(journal_t *j, struct jbd2_inode *ji)
+{
+	bool settled;
+
+	mutex_lock(&j->j_state_lock);
+	mutex_lock(&j->j_list_lock);
+	settled = ji->ji_transaction == NULL || ji->ji_transaction == j->j_running_transaction ||
+		  j->j_params.jp_manual_commit;
+	mutex_unlock(&j->j_state_lock);
+	if (settled)
+		return true;
+	cond_wait(&j->j_wait_list, &j->j_list_lock);
+	mutex_unlock(&j->j_list_lock);
+	return false;
+}
+
+void jbd2_journal_settle_jbd_inode(journal_t *j, struct jbd2_inode *ji)
+{
+	if (!jbd2_journal_inode_ordered(j, ji))
+		return;
+	while (!lock_if_settled(j, ji))
+		;
+	leave_lists_locked(j, ji);
+	mutex_unlock(&j->j_list_lock);
+}
+
 void jbd2_journal_release_jbd_inode(journal_t *j, struct jbd2_inode *ji)
 {
 	mutex_lock(&j->j_list_lock);
-	while (ji->ji_committing)
-		cond_wait(&j->j_wait_list, &j->j_list_lock);
-	if (ji->ji_transaction != NULL) {
-		TAILQ_REMOVE(&ji->ji_transaction->t_inode_list, ji, ji_link);
-		ji->ji_transaction = NULL;
-		ji->ji_next_transaction = NULL;
-		ji->ji_dirty_start_bytes = 0;
-		ji->ji_dirty_end_bytes = 0;
-	}
+	leave_lists_locked(j, ji);
 	mutex_unlock(&j->j_list_lock);
 }
 

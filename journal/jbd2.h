@@ -222,6 +222,13 @@ void jbd2_inode_init(struct jbd2_inode *ji, void *owner);
 /* The range must be written before h's transaction commits. */
 int jbd2_journal_inode_ranged_write(handle_t *h, struct jbd2_inode *ji, uint64_t start_bytes,
 				    uint64_t len_bytes);
+/* Some transaction that is not committed yet waits for data of the inode. */
+bool jbd2_journal_inode_ordered(journal_t *j, struct jbd2_inode *ji);
+/*
+ * The data is about to be thrown away, and the running transaction knows the inode only without a name: waits until a commit that is under way
+ * has written what it promised of it; leaves all lists. No handle open.
+ */
+void jbd2_journal_settle_jbd_inode(journal_t *j, struct jbd2_inode *ji);
 /* The inode goes away: leaves all lists, waits while a commit uses it. No handle open. */
 void jbd2_journal_release_jbd_inode(journal_t *j, struct jbd2_inode *ji);
 /* cb runs when h's transaction has committed. */
