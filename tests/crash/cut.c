@@ -40,11 +40,12 @@ struct seen {
 struct run {
 	const struct workload *c_workload;
 	struct sim c_sim;
-	uint64_t c_size;       /* of the image */
-	uint8_t *c_base;       /* the image at mount */
-	uint8_t *c_stable;     /* see invariant 1 */
-	uint8_t *c_disk;       /* the disk under test */
-	uint64_t c_covered;    /* entries below are in c_stable */
+	uint64_t c_size;    /* of the image */
+	uint8_t *c_base;    /* the image at mount */
+	uint8_t *c_stable;  /* see invariant 1 */
+	uint8_t *c_disk;    /* the disk under test */
+	uint64_t c_total;   /* entries of the record; the threads of a busy workload may add more */
+	uint64_t c_covered; /* entries below are in c_stable */
 	uint32_t c_op, c_mark; /* begun and acknowledged at the cut */
 	struct prng c_prng;
 	uint64_t c_subset_seed;
@@ -125,7 +126,7 @@ static void record(struct run *c, uint64_t seed)
 	int err;
 
 	memcpy(c->c_base, mem_data(mem), c->c_size);
-	if (c->c_workload->w_lagging)
+	if (c->c_workload->w_how != ON_MEMORY)
 		dev = lagdev_open(mem, seed);
 	m->m_dev = log_open_memory(dev);
 	ASSERT(!IS_ERR(m->m_dev));
@@ -136,7 +137,10 @@ static void record(struct run *c, uint64_t seed)
 				  << 32);
 	m->m_oracle = oracle_new(strstr(c->c_workload->w_mkfs, "-b 4096") ? 4096 : 1024);
 	ext4_options_init(&opts);
-	opts.o_manual_commit = true;
+	m->m_busy = c->c_workload->w_how == BUSY;
+	opts.o_manual_commit = !m->m_busy;
+	opts.o_commit_ms = 10;
+	opts.o_max_batch_us = 1;
 	opts.o_cache_bytes = 16 << 20;
 	opts.o_atime = ATIME_NOATIME;
 	if (c->c_workload->w_options)
@@ -150,6 +154,7 @@ static void record(struct run *c, uint64_t seed)
 	m->m_inodes[ORACLE_ROOT] = ext4_iget(m->m_sb, EXT4_ROOT_INO, 0);
 	ASSERT(!IS_ERR(m->m_inodes[ORACLE_ROOT]));
 	c->c_workload->w_run(m);
+	c->c_total = log_entry_count(m->m_dev);
 }
 
 /* Unmount, after the cuts were made: the record must not be disturbed by it. */
@@ -188,6 +193,14 @@ static bool is_write(const struct log_entry *e)
 	return e->le_nr_sectors && !(e->le_flags & LOG_MARK_FLAG);
 }
 
+/* The commit record: a block of the log whose header says so (big-endian magic, type 2). */
+static bool is_commit_record(const struct log_entry *e)
+{
+	static const uint8_t head[8] = {0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2};
+
+	return is_write(e) && e->le_data && !memcmp((const uint8_t *)e->le_data, head, 8);
+}
+
 enum variant { ALL, NONE, DROP_ONE, SUBSET, TORN, VARIANTS };
 
 /* Is volatile entry i of n on the disk, and how much of it? */
@@ -216,7 +229,7 @@ static void build_disk(struct run *c, uint64_t pos, enum variant v)
 	static uint64_t loose[MAX_VOLATILE];
 	unsigned n = 0, dropped;
 	struct log_entry e;
-	uint64_t total = log_entry_count(c->c_sim.m_dev);
+	uint64_t total = c->c_total;
 
 	memcpy(c->c_disk, c->c_stable, c->c_size);
 	for (uint64_t i = c->c_covered; i < pos; i++) {
@@ -257,6 +270,32 @@ static void pass_flush(struct run *c, const struct log_entry *flush)
 
 /* ---- Judging a disk ---- */
 
+/* The record as text, beside the disk that EXT4D_KEEP_DISK keeps: FILE.log. */
+static void list_record(struct run *c, const char *disk_path)
+{
+	char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s.log", disk_path);
+	f = fopen(path, "w");
+	if (!f)
+		return;
+	for (uint64_t i = 0; i < c->c_total; i++) {
+		struct log_entry e = log_entry_get(c->c_sim.m_dev, i);
+
+		fprintf(f, "%" PRIu64 ": after %" PRIu64 " ", i, e.le_submitted);
+		if (e.le_flags & LOG_MARK_FLAG)
+			fprintf(f, "%.*s\n", 30, (const char *)e.le_data);
+		else if (is_write(&e))
+			fprintf(f, "write %" PRIu64 "+%" PRIu64 "%s%s\n", e.le_sector,
+				e.le_nr_sectors, e.le_flags & LOG_FUA_FLAG ? " fua" : "",
+				is_commit_record(&e) ? " commit" : "");
+		else
+			fprintf(f, "flush of what is before %" PRIu64 "\n", e.le_covers);
+	}
+	fclose(f);
+}
+
 static void failed(struct run *c, uint64_t pos, enum variant v, const char *what)
 {
 	fflush(reason);
@@ -276,6 +315,7 @@ static void failed(struct run *c, uint64_t pos, enum variant v, const char *what
 			fwrite(c->c_disk, 1, c->c_size, f);
 			fclose(f);
 		}
+		list_record(c, getenv("EXT4D_KEEP_DISK"));
 		exit(1);
 	}
 }
@@ -399,17 +439,9 @@ static void note_mark(struct run *c, const struct log_entry *e)
 		c->c_mark = number;
 }
 
-/* The commit record: a block of the log whose header says so (big-endian magic, type 2). */
-static bool is_commit_record(const struct log_entry *e)
-{
-	static const uint8_t head[8] = {0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2};
-
-	return is_write(e) && e->le_data && !memcmp((const uint8_t *)e->le_data, head, 8);
-}
-
 static void cut_everywhere(struct run *c, uint64_t max_cuts)
 {
-	uint64_t total = log_entry_count(c->c_sim.m_dev), failed_before = nr_failed;
+	uint64_t total = c->c_total, failed_before = nr_failed;
 	uint64_t writes = 0;
 
 	for (uint64_t i = 0; i < total; i++) {
@@ -465,9 +497,8 @@ static void run_workload(const struct workload *w, uint64_t seed, uint64_t max_c
 	alarm(600);
 	record(c, seed);
 	cut_everywhere(c, max_cuts);
-	printf("%-18s seed %-6" PRIu64 " %6zu entries %6" PRIu64 " disks %5u new states\n",
-	       w->w_name, seed, log_entry_count(c->c_sim.m_dev), nr_cuts - cuts,
-	       seen_trees.s_nr - trees);
+	printf("%-18s seed %-6" PRIu64 " %6" PRIu64 " entries %6" PRIu64 " disks %5u new states\n",
+	       w->w_name, seed, c->c_total, nr_cuts - cuts, seen_trees.s_nr - trees);
 	fflush(stdout);
 	end_workload(c);
 	free(c);

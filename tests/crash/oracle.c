@@ -454,6 +454,16 @@ uint32_t oracle_ack_object(struct oracle *o, uint32_t id)
 	return new_mark(o, MARK_OBJECT, id);
 }
 
+uint32_t oracle_ack_object_at(struct oracle *o, uint32_t id, uint32_t op)
+{
+	uint32_t number = new_mark(o, MARK_OBJECT, id);
+
+	if (number > 1)
+		ASSERT_CMP(o->o_marks[number - 2].m_op, <=, op);
+	o->o_marks[number - 1].m_op = op;
+	return number;
+}
+
 uint32_t oracle_ack_data(struct oracle *o, uint32_t id)
 {
 	return new_mark(o, MARK_DATA, id);

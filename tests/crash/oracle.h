@@ -53,6 +53,8 @@ void oracle_shorten_last(struct oracle *o, uint64_t len);
 
 /* fsync of a file or directory returned: all changes of it so far are durable. */
 uint32_t oracle_ack_object(struct oracle *o, uint32_t id);
+/* The same for an fsync that began when operation `op` was the last one. Such marks come in the order of their operations. */
+uint32_t oracle_ack_object_at(struct oracle *o, uint32_t id, uint32_t op);
 /* fdatasync. */
 uint32_t oracle_ack_data(struct oracle *o, uint32_t id);
 /* An O_DSYNC write of these bytes: they and a size that reaches them; other bytes of the file are promised nothing. */

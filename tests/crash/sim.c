@@ -10,6 +10,7 @@
 #include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ext4/inode.h"
 #include "tests/crash/sim.h"
@@ -32,9 +33,56 @@ static void mark(struct sim *m, const char *kind, uint32_t number)
 		die(m, "mark", -EIO);
 }
 
+/* ---- fsync of a busy workload ---- */
+
+static void *fsync_thread(void *arg)
+{
+	struct sim_fsync *sf = arg;
+
+	sf->sf_err = ext4_sync_file(sf->sf_inode, false);
+	atomic_store(&sf->sf_done, true);
+	return NULL;
+}
+
+static void begin_fsync(struct sim *m, uint32_t id)
+{
+	struct sim_fsync *sf = &m->m_fsync;
+
+	if (sf->sf_inode)
+		return;
+	sf->sf_inode = m->m_inodes[id];
+	ihold(sf->sf_inode);
+	sf->sf_id = id;
+	sf->sf_op = oracle_now(m->m_oracle);
+	atomic_store(&sf->sf_done, false);
+	ASSERT(!pthread_create(&sf->sf_thread, NULL, fsync_thread, sf));
+}
+
+void sim_finish(struct sim *m)
+{
+	struct sim_fsync *sf = &m->m_fsync;
+
+	if (!sf->sf_inode)
+		return;
+	pthread_join(sf->sf_thread, NULL);
+	iput(sf->sf_inode);
+	sf->sf_inode = NULL;
+	if (sf->sf_err)
+		die(m, "fsync", sf->sf_err);
+	mark(m, "ack", oracle_ack_object_at(m->m_oracle, sf->sf_id, sf->sf_op));
+}
+
 /* The operation just told to the oracle begins. */
 static void begin(struct sim *m, uint32_t op)
 {
+	struct timespec pause = {0, 0};
+
+	if (m->m_busy) {
+		if (m->m_fsync.sf_inode && atomic_load(&m->m_fsync.sf_done))
+			sim_finish(m);
+		pause.tv_nsec = (long)prng_below(&m->m_prng, 200000);
+		nanosleep(&pause, NULL);
+	}
 	mark(m, "op", op);
 }
 
@@ -178,8 +226,13 @@ int sim_xattr(struct sim *m, uint32_t id, uint32_t value)
 
 void sim_fsync(struct sim *m, uint32_t id, bool datasync)
 {
-	int err = ext4_sync_file(m->m_inodes[id], datasync);
+	int err;
 
+	if (m->m_busy) {
+		begin_fsync(m, id);
+		return;
+	}
+	err = ext4_sync_file(m->m_inodes[id], datasync);
 	if (err)
 		die(m, "fsync", err);
 	mark(m, "ack",
@@ -201,7 +254,11 @@ void sim_tick(struct sim *m)
 
 	switch (prng_below(&m->m_prng, 3)) {
 	case 0:
-		err = jbd2_journal_force_commit(m->m_sb->s_journal);
+		if (m->m_busy)
+			(void)jbd2_log_start_commit(m->m_sb->s_journal,
+						    jbd2_newest_tid(m->m_sb->s_journal));
+		else
+			err = jbd2_journal_force_commit(m->m_sb->s_journal);
 		break;
 	case 1:
 		err = wb_sync_fs(m->m_sb, false);

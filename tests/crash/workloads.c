@@ -367,6 +367,90 @@ static void run_exchange(struct sim *m)
 	}
 }
 
+/* ---- All threads at work ---- */
+
+#define BUSY_SLOTS 10
+struct busy {
+	uint32_t b_dir[2];
+	uint32_t b_id[BUSY_SLOTS]; /* 0: no such file */
+};
+
+static void busy_make(struct sim *m, struct busy *b, unsigned slot)
+{
+	char name[48], over[48];
+	unsigned other = (slot + 2) % BUSY_SLOTS; /* in the same folder */
+	uint32_t dir = b->b_dir[slot % 2];
+
+	name_of(name, "b", slot);
+	b->b_id[slot] = sim_create(m, dir, name, OK_FILE);
+	sim_append(m, b->b_id[slot], 1 + below(m, 9000), 0);
+	if (!b->b_id[other] || !one_in(m, 3))
+		return;
+	name_of(over, "b", other);
+	sim_rename(m, dir, name, dir, over, false);
+	sim_close(m, b->b_id[other]);
+	b->b_id[other] = b->b_id[slot];
+	b->b_id[slot] = 0;
+}
+
+static void busy_change(struct sim *m, struct busy *b, unsigned slot)
+{
+	uint32_t id = b->b_id[slot];
+	char name[48];
+	uint64_t size;
+
+	oracle_content(m->m_oracle, id, &size);
+	name_of(name, "b", slot);
+	switch (below(m, 8)) {
+	case 0:
+		sim_unlink(m, b->b_dir[slot % 2], name);
+		sim_close(m, id);
+		b->b_id[slot] = 0;
+		break;
+	case 1:
+		sim_truncate(m, id, below(m, size + 5000));
+		break;
+	case 2:
+		sim_xattr(m, id, 1 + (uint32_t)below(m, 1000));
+		break;
+	case 3:
+		sim_write(m, id, below(m, size + 1), 1 + below(m, 6000), 0);
+		break;
+	case 4:
+		sim_fallocate(m, id, (int)below(m, 2), below(m, size + 1), 1 + below(m, 9000));
+		break;
+	default:
+		sim_append(m, id, 1 + below(m, 6000), 0);
+		break;
+	}
+}
+
+static void run_busy(struct sim *m)
+{
+	struct busy b = {.b_id = {0}};
+
+	b.b_dir[0] = sim_create(m, ORACLE_ROOT, "one", OK_DIR);
+	b.b_dir[1] = sim_create(m, ORACLE_ROOT, "two", OK_DIR);
+	for (unsigned i = 0; i < 300; i++) {
+		unsigned slot = (unsigned)below(m, BUSY_SLOTS);
+		uint64_t size = 0;
+
+		if (b.b_id[slot])
+			oracle_content(m->m_oracle, b.b_id[slot], &size);
+		if (size > ORACLE_MAX_FILE / 2)
+			sim_truncate(m, b.b_id[slot], 0);
+		else if (b.b_id[slot])
+			busy_change(m, &b, slot);
+		else
+			busy_make(m, &b, slot);
+		if (b.b_id[slot] && one_in(m, 3))
+			sim_fsync(m, one_in(m, 6) ? b.b_dir[slot % 2] : b.b_id[slot], false);
+		if (one_in(m, 10))
+			sim_tick(m);
+	}
+	sim_finish(m);
+}
+
 static void opts_indirect(struct ext4_options *opts)
 {
 	opts->o_delalloc = false;
@@ -376,29 +460,35 @@ static void opts_indirect(struct ext4_options *opts)
 #define BASE "-t ext4 -N 400 -O ^resize_inode "
 
 const struct workload workloads[] = {
-	{"append", BASE "-b 1024 " JOURNAL, NULL, run_append, false},
-	{"append-4k", BASE "-b 4096 -J size=4", NULL, run_append, false},
-	{"append-lagging", BASE "-b 1024 " JOURNAL, NULL, run_append, true},
-	{"save", BASE "-b 1024 " JOURNAL, NULL, run_save, false},
-	{"rename-over", BASE "-b 1024 " JOURNAL, NULL, run_rename_over, false},
-	{"rename-lagging", BASE "-b 1024 " JOURNAL, NULL, run_rename_over, true},
-	{"reuse", BASE "-b 1024 " JOURNAL, NULL, run_reuse, false},
-	{"reuse-lagging", BASE "-b 1024 " JOURNAL, NULL, run_reuse, true},
-	{"truncate", BASE "-b 1024 " JOURNAL, NULL, run_truncate, false},
-	{"fallocate", BASE "-b 1024 " JOURNAL, NULL, run_fallocate, false},
-	{"fallocate-4k", BASE "-b 4096 -J size=4 -O ^metadata_csum", NULL, run_fallocate, true},
-	{"directory", BASE "-b 1024 " JOURNAL, NULL, run_directory, false},
-	{"xattr", BASE "-b 1024 -I 128 " JOURNAL, NULL, run_xattr, false},
-	{"links", BASE "-b 1024 -O ^64bit " JOURNAL, NULL, run_links, false},
-	{"deep", BASE "-b 1024 -O ^metadata_csum " JOURNAL, NULL, run_deep, false},
-	{"many", BASE "-b 1024 " JOURNAL, NULL, run_many, false},
-	{"wrap", BASE "-b 1024 " JOURNAL, NULL, run_wrap, false},
-	{"dsync", BASE "-b 1024 " JOURNAL, NULL, run_dsync, false},
-	{"dsync-lagging", BASE "-b 4096 -J size=4", NULL, run_dsync, true},
-	{"full", BASE "-b 1024 " JOURNAL, NULL, run_full, false},
-	{"exchange", BASE "-b 1024 " JOURNAL, NULL, run_exchange, false},
-	{"indirect", BASE "-b 1024 -O ^extent,^64bit " JOURNAL, opts_indirect, run_append, false},
-	{"indirect-truncate", BASE "-b 1024 -O ^extent,^64bit " JOURNAL, NULL, run_truncate, false},
-	{"orphan-file", BASE "-b 1024 -O orphan_file " JOURNAL, NULL, run_reuse, false},
+	{"append", BASE "-b 1024 " JOURNAL, NULL, run_append, ON_MEMORY},
+	{"append-4k", BASE "-b 4096 -J size=4", NULL, run_append, ON_MEMORY},
+	{"append-lagging", BASE "-b 1024 " JOURNAL, NULL, run_append, ON_LAGGING},
+	{"save", BASE "-b 1024 " JOURNAL, NULL, run_save, ON_MEMORY},
+	{"rename-over", BASE "-b 1024 " JOURNAL, NULL, run_rename_over, ON_MEMORY},
+	{"rename-lagging", BASE "-b 1024 " JOURNAL, NULL, run_rename_over, ON_LAGGING},
+	{"reuse", BASE "-b 1024 " JOURNAL, NULL, run_reuse, ON_MEMORY},
+	{"reuse-lagging", BASE "-b 1024 " JOURNAL, NULL, run_reuse, ON_LAGGING},
+	{"truncate", BASE "-b 1024 " JOURNAL, NULL, run_truncate, ON_MEMORY},
+	{"fallocate", BASE "-b 1024 " JOURNAL, NULL, run_fallocate, ON_MEMORY},
+	{"fallocate-4k", BASE "-b 4096 -J size=4 -O ^metadata_csum", NULL, run_fallocate,
+	 ON_LAGGING},
+	{"directory", BASE "-b 1024 " JOURNAL, NULL, run_directory, ON_MEMORY},
+	{"xattr", BASE "-b 1024 -I 128 " JOURNAL, NULL, run_xattr, ON_MEMORY},
+	{"links", BASE "-b 1024 -O ^64bit " JOURNAL, NULL, run_links, ON_MEMORY},
+	{"deep", BASE "-b 1024 -O ^metadata_csum " JOURNAL, NULL, run_deep, ON_MEMORY},
+	{"many", BASE "-b 1024 " JOURNAL, NULL, run_many, ON_MEMORY},
+	{"wrap", BASE "-b 1024 " JOURNAL, NULL, run_wrap, ON_MEMORY},
+	{"dsync", BASE "-b 1024 " JOURNAL, NULL, run_dsync, ON_MEMORY},
+	{"dsync-lagging", BASE "-b 4096 -J size=4", NULL, run_dsync, ON_LAGGING},
+	{"full", BASE "-b 1024 " JOURNAL, NULL, run_full, ON_MEMORY},
+	{"exchange", BASE "-b 1024 " JOURNAL, NULL, run_exchange, ON_MEMORY},
+	{"indirect", BASE "-b 1024 -O ^extent,^64bit " JOURNAL, opts_indirect, run_append,
+	 ON_MEMORY},
+	{"indirect-truncate", BASE "-b 1024 -O ^extent,^64bit " JOURNAL, NULL, run_truncate,
+	 ON_MEMORY},
+	{"orphan-file", BASE "-b 1024 -O orphan_file " JOURNAL, NULL, run_reuse, ON_MEMORY},
+	{"busy", BASE "-b 1024 " JOURNAL, NULL, run_busy, BUSY},
+	{"busy-4k", BASE "-b 4096 -J size=4", NULL, run_busy, BUSY},
+	{"busy-indirect", BASE "-b 1024 -O ^extent,^64bit " JOURNAL, opts_indirect, run_busy, BUSY},
 };
 const unsigned nr_workloads = sizeof(workloads) / sizeof(workloads[0]);
