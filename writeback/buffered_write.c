@@ -19,7 +19,8 @@
 #include "util/time.h"
 #include "writeback/internal.h"
 
-#define WRITE_BATCH 64u /* pages */
+#define WRITE_BATCH 64u	    /* pages */
+#define CACHE_PER_BATCH 64u /* a batch is at most this part of the cache */
 
 /* One batch: consecutive pages. */
 struct batch {
@@ -433,9 +434,12 @@ static bool shorten_for_space(struct batch *b, size_t *limit)
 	return true;
 }
 
-static size_t batch_len(uint64_t pos, size_t len)
+/* In a small cache many writers at once must not hold all frames while they wait for more. */
+static size_t batch_len(struct wb_domain *wb, uint64_t pos, size_t len)
 {
-	size_t max = WRITE_BATCH * PAGE_SIZE - (pos & (PAGE_SIZE - 1));
+	size_t pages = arena_total_frames(wb->wb_arena) / CACHE_PER_BATCH;
+	size_t max =
+		(pages < WRITE_BATCH ? pages : WRITE_BATCH) * PAGE_SIZE - (pos & (PAGE_SIZE - 1));
 
 	return len < max ? len : max;
 }
@@ -457,7 +461,7 @@ ssize_t buffered_write_locked(struct inode *inode, struct iov_iter *it, size_t l
 		struct batch b = {.b_inode = inode, .b_mapping = inode->i_mapping, .b_it = it};
 
 		b.b_pos = pos + done;
-		b.b_len = batch_len(b.b_pos, len - done);
+		b.b_len = batch_len(inode->i_sb->s_wb, b.b_pos, len - done);
 		if (b.b_len > limit)
 			b.b_len = limit;
 		err = delalloc ? write_batch_delayed(&b, cred) : write_batch_now(&b);

@@ -19,6 +19,7 @@
 #include "writeback/internal.h"
 
 #define RA_MIN_PAGES 32u
+#define RA_CACHE_FRACTION 8u
 
 /* What the map says from cu_lblk on. */
 struct map_cursor {
@@ -236,6 +237,7 @@ static void find_present(struct address_space *as, uint32_t start, unsigned n, b
 /* Make and read a run of missing pages that all have content. */
 static int read_run(struct reader *rd, uint32_t start, unsigned n)
 {
+	struct blkdev *bd = rd->rd_mapping->as_host->i_sb->s_dev;
 	struct page *frames[WB_BIO_PAGES];
 
 	while (n > 0) {
@@ -251,6 +253,12 @@ static int read_run(struct reader *rd, uint32_t start, unsigned n)
 		}
 		start += got;
 		n -= got;
+		if (n == 0)
+			break;
+		/* The next frames may be waited for: what has been made must not wait with us. */
+		submit_read(rd);
+		blk_finish_plug(bd);
+		blk_start_plug(bd);
 	}
 	return 0;
 }
@@ -325,7 +333,11 @@ void page_readahead(struct address_space *as, uint32_t start, unsigned n)
 	uint32_t max = (uint32_t)(wb_tun(as->as_wb, TUN_READ_AHEAD_KB) << 10 >> PAGE_SHIFT);
 	uint32_t next = load(&as->as_ra_next), window = load(&as->as_ra_pages);
 	uint32_t end = start + n, ra_end = load(&as->as_ra_end), want;
+	uint32_t fits = arena_total_frames(as->as_wb->wb_arena) / RA_CACHE_FRACTION;
 
+	/* In a small cache reading far ahead would only evict what was read. */
+	if (max > fits)
+		max = fits;
 	store(&as->as_ra_next, end);
 	if (start > next || end < next || max == 0) {
 		store(&as->as_ra_pages, 0);
