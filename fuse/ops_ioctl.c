@@ -16,6 +16,7 @@
 
 #include "ext4/super.h"
 #include "fuse/ioctl.h"
+#include "fuse/notify.h"
 #include "fuse/ops.h"
 
 #define EXT4_GET_VERSION _IOR('f', 3, long)
@@ -63,6 +64,14 @@ static void reply(const struct ioctl_call *ic, int err)
 		front_reply_err(ic->ic_req, err);
 	else
 		fuse_reply_ioctl(ic->ic_req, 0, NULL, 0);
+}
+
+/* The kernel does not know that these change the ctime. */
+static void reply_changed(const struct ioctl_call *ic, int err)
+{
+	if (err == 0)
+		notify_attributes(ic->ic_front, ic->ic_inode);
+	reply(ic, err);
 }
 
 static int set_flags(const struct ioctl_call *ic)
@@ -165,13 +174,13 @@ static void file_call(const struct ioctl_call *ic, unsigned cmd)
 		break;
 	case FS_IOC_SETFLAGS:
 	case FS_IOC32_SETFLAGS:
-		reply(ic, set_flags(ic));
+		reply_changed(ic, set_flags(ic));
 		break;
 	case FS_IOC_FSGETXATTR:
 		get_fsxattr(ic);
 		break;
 	case FS_IOC_FSSETXATTR:
-		reply(ic, set_fsxattr(ic));
+		reply_changed(ic, set_fsxattr(ic));
 		break;
 	case FS_IOC_GETVERSION:
 	case EXT4_GET_VERSION:
@@ -179,7 +188,7 @@ static void file_call(const struct ioctl_call *ic, unsigned cmd)
 		break;
 	case FS_IOC_SETVERSION:
 	case EXT4_SET_VERSION:
-		reply(ic, set_version(ic));
+		reply_changed(ic, set_version(ic));
 		break;
 	default:
 		front_reply_err(ic->ic_req, -ENOTTY);
