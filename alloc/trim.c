@@ -85,7 +85,7 @@ int ext4_trim_fs(struct super_block *sb, uint64_t start, uint64_t len, uint64_t 
 	*trimmed = 0;
 	if (!sb->s_dev->bd_discard)
 		return -EOPNOTSUPP;
-	if (start >= sb->s_blocks_count || minlen > sb->s_blocks_per_group)
+	if (len == 0 || start >= sb->s_blocks_count || minlen > sb->s_blocks_per_group)
 		return -EINVAL;
 	if (end > sb->s_blocks_count)
 		end = sb->s_blocks_count;
