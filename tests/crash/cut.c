@@ -320,6 +320,26 @@ static void failed(struct run *c, uint64_t pos, enum variant v, const char *what
 	}
 }
 
+/* The first `stop` entries of recovery's record: those that a flush covers, those durable by themselves, and any of the others. */
+static void apply_recovery(struct run *c, struct blkdev *log, size_t stop, uint8_t *target)
+{
+	uint64_t covered = 0;
+
+	for (size_t i = 0; i < stop; i++) {
+		struct log_entry e = log_entry_get(log, i);
+
+		if (!(e.le_flags & LOG_MARK_FLAG) && !e.le_nr_sectors && e.le_covers > covered)
+			covered = e.le_covers;
+	}
+	for (size_t i = 0; i < stop; i++) {
+		struct log_entry e = log_entry_get(log, i);
+
+		if (is_write(&e) &&
+		    (i < covered || (e.le_flags & LOG_FUA_FLAG) || prng_chance(&c->c_prng, 1, 2)))
+			apply(target, &e, e.le_nr_sectors);
+	}
+}
+
 /* A second cut, during recovery: whatever part of recovery's writes arrived, the next recovery gives the same tree. */
 static bool second_cut(struct run *c, const uint8_t *disk, uint64_t want_hash)
 {
@@ -342,12 +362,7 @@ static bool second_cut(struct run *c, const uint8_t *disk, uint64_t want_hash)
 		return false;
 	n = log_entry_count(log);
 	stop = n ? prng_below(&c->c_prng, n) : 0;
-	for (size_t i = 0; i < stop; i++) {
-		struct log_entry e = log_entry_get(log, i);
-
-		if (is_write(&e))
-			apply(target, &e, e.le_nr_sectors);
-	}
+	apply_recovery(c, log, stop, target);
 	if (ext4_umount(sb))
 		return false;
 	nr_second++;
@@ -455,6 +470,7 @@ static void cut_everywhere(struct run *c, uint64_t max_cuts)
 	for (uint64_t pos = 1; pos <= total && nr_failed < failed_before + 3; pos++) {
 		struct log_entry e = log_entry_get(c->c_sim.m_dev, pos - 1);
 		bool commit = is_commit_record(&e);
+		bool durable = is_write(&e) && (e.le_flags & LOG_FUA_FLAG);
 
 		if (e.le_flags & LOG_MARK_FLAG) {
 			note_mark(c, &e);
@@ -465,7 +481,7 @@ static void cut_everywhere(struct run *c, uint64_t max_cuts)
 			continue;
 		}
 		/* spread the tries over what is left */
-		if (!commit &&
+		if (!commit && !durable &&
 		    !prng_chance(&c->c_prng, (uint32_t)(max_cuts + 1),
 				 (uint32_t)(writes * 2 + 1)) &&
 		    max_cuts < writes * VARIANTS)
@@ -474,6 +490,9 @@ static void cut_everywhere(struct run *c, uint64_t max_cuts)
 			nr_commits_cut++;
 			try_cut(c, pos - 1, ALL);
 		}
+		/* What is durable by itself must not rest on anything that is not. */
+		if (durable)
+			try_cut(c, pos, NONE);
 		try_cut(c, pos, ALL);
 		try_cut(c, pos, (enum variant)(1 + prng_below(&c->c_prng, VARIANTS - 1)));
 	}

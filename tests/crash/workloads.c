@@ -288,7 +288,7 @@ static void run_wrap(struct sim *m)
 	char name[48];
 	uint32_t id = sim_create(m, ORACLE_ROOT, "w", OK_FILE);
 
-	for (unsigned i = 0; i < 150; i++) {
+	for (unsigned i = 0; i < 250; i++) {
 		sim_write(m, id, below(m, 100000), 1 + below(m, 3000), 0);
 		name_of(name, "w", i);
 		sim_create(m, ORACLE_ROOT, name, OK_FILE);
@@ -343,6 +343,63 @@ static void run_full(struct sim *m)
 		sim_append(m, ids[slot], 1 + below(m, 130000), 0);
 		if (one_in(m, 10))
 			sim_fsync(m, ids[slot], false);
+	}
+}
+
+/*
+ * Blocks are metadata, then data, then metadata again: the disk is nearly full, so that what one gives back the next one takes, while the log still
+ * has copies of it.
+ */
+static void run_recycle(struct sim *m)
+{
+	char name[64];
+
+	m->m_full = true;
+	for (unsigned i = 0; i < 13; i++) {
+		uint32_t id;
+
+		name_of(name, "fill", i);
+		id = sim_create(m, ORACLE_ROOT, name, OK_FILE);
+		if (id == UINT32_MAX || sim_append(m, id, 480000, 0))
+			break;
+		sim_close(m, id);
+	}
+	sim_sync(m);
+	for (unsigned round = 0; round < 12; round++) {
+		uint32_t dir = sim_create(m, ORACLE_ROOT, "dir", OK_DIR), file;
+		unsigned made = 0;
+
+		while (dir != UINT32_MAX && made < 60) {
+			name_of(name, "a-name-long-enough-to-fill-a-folder-soon-", made);
+			if (sim_create(m, dir, name, OK_SYMLINK) == UINT32_MAX)
+				break;
+			made++;
+		}
+		sim_sync(m);
+		while (made > 0) {
+			name_of(name, "a-name-long-enough-to-fill-a-folder-soon-", --made);
+			sim_unlink(m, dir, name);
+			sim_close(m, dir + 1 + made);
+		}
+		if (dir != UINT32_MAX) {
+			sim_unlink(m, ORACLE_ROOT, "dir");
+			sim_close(m, dir);
+		}
+		sim_sync(m);
+		file = sim_create(m, ORACLE_ROOT, "file", OK_FILE);
+		while (file != UINT32_MAX && !sim_append(m, file, 30000, 0)) {
+			uint64_t size;
+
+			oracle_content(m->m_oracle, file, &size);
+			if (size > ORACLE_MAX_FILE - 60000)
+				break;
+		}
+		if (file == UINT32_MAX)
+			continue;
+		sim_fsync(m, file, false);
+		sim_unlink(m, ORACLE_ROOT, "file");
+		sim_close(m, file);
+		sim_sync(m);
 	}
 }
 
@@ -451,6 +508,33 @@ static void run_busy(struct sim *m)
 	sim_finish(m);
 }
 
+/* Growing files whose pieces are in flight together. */
+static void run_stream(struct sim *m)
+{
+	uint32_t ids[3];
+	char name[48];
+
+	for (unsigned i = 0; i < 3; i++) {
+		name_of(name, "s", i);
+		ids[i] = sim_create(m, ORACLE_ROOT, name, OK_FILE);
+	}
+	for (unsigned i = 0; i < 240; i++) {
+		uint32_t id = ids[below(m, 3)];
+		uint64_t size;
+
+		oracle_content(m->m_oracle, id, &size);
+		if (size > ORACLE_MAX_FILE - 40000)
+			sim_truncate(m, id, below(m, 5000));
+		sim_append(m, id, 1 + below(m, 12000), 0);
+		if (one_in(m, 2))
+			(void)filemap_fdatawrite(m->m_inodes[id]);
+		if (one_in(m, 4))
+			(void)jbd2_log_start_commit(m->m_sb->s_journal,
+						    jbd2_newest_tid(m->m_sb->s_journal));
+	}
+	sim_finish(m);
+}
+
 static void opts_indirect(struct ext4_options *opts)
 {
 	opts->o_delalloc = false;
@@ -487,6 +571,10 @@ const struct workload workloads[] = {
 	{"indirect-truncate", BASE "-b 1024 -O ^extent,^64bit " JOURNAL, NULL, run_truncate,
 	 ON_MEMORY},
 	{"orphan-file", BASE "-b 1024 -O orphan_file " JOURNAL, NULL, run_reuse, ON_MEMORY},
+	{"recycle", BASE "-b 1024 -m 0 " JOURNAL, NULL, run_recycle, ON_MEMORY},
+	{"recycle-indirect", BASE "-b 1024 -m 0 -O ^extent,^64bit " JOURNAL, NULL, run_recycle,
+	 ON_MEMORY},
+	{"stream", BASE "-b 1024 " JOURNAL, NULL, run_stream, BUSY},
 	{"busy", BASE "-b 1024 " JOURNAL, NULL, run_busy, BUSY},
 	{"busy-4k", BASE "-b 4096 -J size=4", NULL, run_busy, BUSY},
 	{"busy-indirect", BASE "-b 1024 -O ^extent,^64bit " JOURNAL, opts_indirect, run_busy, BUSY},
