@@ -45,7 +45,7 @@ int ext4_tmpfile(struct inode *dir, const struct ns_new *n, struct inode **out);
 int ext4_link(struct inode *inode, struct inode *dir, const char *name, size_t len);
 int ext4_unlink(struct inode *dir, const char *name, size_t len);
 int ext4_rmdir(struct inode *dir, const char *name, size_t len);
-/* flags: RENAME_NOREPLACE, RENAME_EXCHANGE, others (WHITEOUT too unless built) -EINVAL. auto_da_alloc: the source's data is written and converted before the handle starts. */
+/* flags: RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT (the old name becomes a character device 0,0 of root), others -EINVAL. auto_da_alloc: the source's data is written and converted before the handle starts. */
 int ext4_rename(struct inode *old_dir, const char *old_name, size_t old_len, struct inode *new_dir,
 		const char *new_name, size_t new_len, unsigned flags);
 /* The target of a symlink into buf (size >= 4097), NUL-terminated; its length or negative errno. */

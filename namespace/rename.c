@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * rename.c - a name moves, replaces another, or two change places.
+ * rename.c - a name moves, replaces another, or two change places; a whiteout may stay behind.
  *
  * With auto_da_alloc a file that is about to replace another has its delayed data written, and the write's conversions
  * done, before any lock is taken and long before the handle starts: after a crash the name leads to old or new content.
@@ -38,7 +38,8 @@ struct side {
 struct renaming {
 	struct side r_old, r_new;
 	unsigned r_flags;
-	bool r_old_above_new; /* the old inode is new_dir or above it */
+	struct inode *r_whiteout; /* takes the old name, or NULL */
+	bool r_old_above_new;	  /* the old inode is new_dir or above it */
 	bool r_new_above_old;
 };
 
@@ -255,7 +256,32 @@ static int set_parent(handle_t *handle, struct side *s, const struct inode *pare
 	return ext4_dir_parent_set(handle, s->s_inode, s->s_dotdot, parent->i_ino);
 }
 
-/* The old name goes; its slot is looked for again if the directory has changed since. */
+/* ext4: fs/ext4/namei.c ext4_whiteout_for_rename(). It is root's: nobody else has a use for one. */
+static int make_whiteout(handle_t *handle, struct renaming *r)
+{
+	const struct ext4_cred root = {.cr_privileged = true};
+	struct inode *inode = ext4_new_inode(handle, r->r_old.s_dir, S_IFCHR, &root, "");
+
+	if (IS_ERR(inode))
+		return PTR_ERR(inode);
+	r->r_whiteout = inode;
+	inode->i_flags &= ~(uint32_t)EXT4_EXTENTS_FL;
+	memset(inode->i_block, 0, sizeof(inode->i_block));
+	inode->i_rdev = 0;
+	return ext4_mark_inode_dirty(handle, inode);
+}
+
+/* A whiteout that got no name is deleted when it is put. The first error is the one to report. */
+static void drop_whiteout(handle_t *handle, struct inode *inode)
+{
+	if (inode == NULL)
+		return;
+	atomic_store(&inode->i_nlink, 0);
+	(void)ext4_mark_inode_dirty(handle, inode);
+	(void)ext4_orphan_add(handle, inode);
+}
+
+/* The old name goes, or leads to a whiteout; its slot is looked for again if the directory has changed since. */
 static int remove_old(handle_t *handle, struct renaming *r, bool moved)
 {
 	struct side *o = &r->r_old;
@@ -268,6 +294,11 @@ static int remove_old(handle_t *handle, struct renaming *r, bool moved)
 			return ret < 0 ? ret
 				       : ext4_error(o->s_dir->i_sb, o->s_dir->i_ino,
 						    "an entry is lost in a rename");
+	}
+	if (r->r_whiteout != NULL) {
+		struct dir_new entry = entry_of(r->r_whiteout);
+
+		return ext4_dir_replace(handle, o->s_dir, &o->s_slot, &entry);
 	}
 	return ext4_dir_remove(handle, o->s_dir, &o->s_slot);
 }
@@ -309,9 +340,12 @@ static int move_in_handle(handle_t *handle, struct renaming *r)
 	struct inode *victim = r->r_new.s_inode;
 	struct dir_new entry = entry_of(old);
 	bool same_dir = r->r_old.s_dir == r->r_new.s_dir;
-	int err;
+	int err = 0;
 
-	err = prepare_side(handle, &r->r_old, !same_dir);
+	if ((r->r_flags & RENAME_WHITEOUT) != 0)
+		err = make_whiteout(handle, r);
+	if (err == 0)
+		err = prepare_side(handle, &r->r_old, !same_dir);
 	if (err == 0)
 		err = prepare_side(handle, &r->r_new, false);
 	if (err == 0 && victim != NULL)
@@ -322,8 +356,10 @@ static int move_in_handle(handle_t *handle, struct renaming *r)
 		err = remove_old(handle, r, same_dir && victim == NULL);
 	if (err == 0)
 		err = set_parent(handle, &r->r_old, r->r_new.s_dir);
-	if (err != 0)
+	if (err != 0) {
+		drop_whiteout(handle, r->r_whiteout);
 		return err;
+	}
 	if (is_dir(old) && (!same_dir || victim != NULL))
 		ns_dir_dec_nlink(r->r_old.s_dir);
 	if (is_dir(old) && !same_dir && victim == NULL)
@@ -375,6 +411,7 @@ static int change(struct renaming *r)
 {
 	struct super_block *sb = r->r_old.s_dir->i_sb;
 	bool exchange = (r->r_flags & RENAME_EXCHANGE) != 0;
+	unsigned credits;
 	handle_t *handle;
 	int err = 0;
 
@@ -387,9 +424,10 @@ static int change(struct renaming *r)
 	if (err != 0)
 		return err;
 	/* The new name, the old entry, two blocks with "..", four inodes, the orphan list. */
-	handle = ext4_journal_start_sb(
-		sb, HT_DIR,
-		ext4_dir_trans_blocks(sb) + 3 + 4 * EXT4_INODE_CREDITS + EXT4_ORPHAN_CREDITS, 0);
+	credits = ext4_dir_trans_blocks(sb) + 3 + 4 * EXT4_INODE_CREDITS + EXT4_ORPHAN_CREDITS;
+	if ((r->r_flags & RENAME_WHITEOUT) != 0)
+		credits += EXT4_NEW_INODE_CREDITS + EXT4_INODE_CREDITS + EXT4_ORPHAN_CREDITS;
+	handle = ext4_journal_start_sb(sb, HT_DIR, credits, 0);
 	if (IS_ERR(handle))
 		return PTR_ERR(handle);
 	err = exchange ? exchange_in_handle(handle, r) : move_in_handle(handle, r);
@@ -494,6 +532,7 @@ static int rename_once(const struct renaming *args)
 	}
 	side_put(&r.r_old);
 	side_put(&r.r_new);
+	iput(r.r_whiteout);
 	return err;
 }
 
@@ -506,7 +545,8 @@ static int write_before_replace(const struct renaming *r)
 	struct inode *new;
 	int err;
 
-	if (!r->r_old.s_dir->i_sb->s_opts.o_auto_da_alloc || r->r_flags != 0)
+	if (!r->r_old.s_dir->i_sb->s_opts.o_auto_da_alloc ||
+	    (r->r_flags & (RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0)
 		return 0;
 	if (ext4_lookup(r->r_old.s_dir, r->r_old.s_name, r->r_old.s_len, &old) != 0)
 		return 0;
@@ -535,8 +575,8 @@ int ext4_rename(struct inode *old_dir, const char *old_name, size_t old_len, str
 		err = ns_check_name(new_name, new_len);
 	if (err != 0)
 		return err;
-	if ((flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 ||
-	    flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
+	if ((flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) != 0 ||
+	    ((flags & RENAME_EXCHANGE) != 0 && flags != RENAME_EXCHANGE))
 		return -EINVAL;
 	if (ns_is_dots(old_name, old_len))
 		return -EBUSY;

@@ -80,6 +80,48 @@ START_TEST(replacing_frees_the_old_inode)
 }
 END_TEST
 
+static void check_whiteout(struct inode *dir, const char *name)
+{
+	struct inode *inode = env_lookup(dir, name);
+
+	ck_assert_uint_eq(inode->i_mode, S_IFCHR);
+	ck_assert_uint_eq(inode->i_rdev, 0);
+	ck_assert_uint_eq(env_nlink(inode), 1);
+	iput(inode);
+}
+
+START_TEST(a_whiteout_stays_behind)
+{
+	struct inode *a, *dir;
+	uint32_t ino;
+	struct env e;
+
+	env_open(&e, "-b 1024", 8 * MIB);
+	a = env_mkdir(e.e_root, "a");
+	ck_assert_int_eq(env_touch(a, "f"), 0);
+	ck_assert_int_eq(env_touch(e.e_root, "victim"), 0);
+	ino = ino_of(a, "f");
+	ck_assert_int_eq(env_rename(a, "f", a, "g", RENAME_WHITEOUT), 0);
+	check_whiteout(a, "f");
+	ck_assert_uint_eq(ino_of(a, "g"), ino);
+	ck_assert_int_eq(env_rename(a, "g", e.e_root, "victim", RENAME_WHITEOUT | RENAME_NOREPLACE),
+			 -EEXIST);
+	ck_assert_int_eq(env_rename(a, "g", e.e_root, "victim", RENAME_WHITEOUT), 0);
+	check_whiteout(a, "g");
+	ck_assert_uint_eq(ino_of(e.e_root, "victim"), ino);
+	dir = env_mkdir(a, "d");
+	ck_assert_int_eq(env_rename(a, "d", e.e_root, "d", RENAME_WHITEOUT), 0);
+	check_whiteout(a, "d");
+	ck_assert_uint_eq(env_nlink(a), 2);
+	iput(dir);
+	/* Whiteouts are files like others. */
+	ck_assert_int_eq(ext4_unlink(a, "f", 1), 0);
+	ck_assert_int_eq(env_rename(a, "g", a, "d", 0), 0);
+	iput(a);
+	env_close(&e);
+}
+END_TEST
+
 START_TEST(a_directory_takes_its_dotdot_along)
 {
 	struct inode *a, *b, *c, *up;
@@ -217,7 +259,7 @@ START_TEST(two_names_change_places)
 	iput(up);
 	ck_assert_int_eq(env_rename(a, "dir", b, "none", RENAME_EXCHANGE), -ENOENT);
 	ck_assert_int_eq(env_rename(a, "dir", b, "x", RENAME_EXCHANGE | RENAME_NOREPLACE), -EINVAL);
-	ck_assert_int_eq(env_rename(a, "dir", b, "x", RENAME_WHITEOUT), -EINVAL);
+	ck_assert_int_eq(env_rename(a, "dir", b, "x", RENAME_EXCHANGE | RENAME_WHITEOUT), -EINVAL);
 	ck_assert_int_eq(env_rename(a, "dir", b, "x", 1u << 20), -EINVAL);
 	iput(dir);
 	iput(a);
@@ -338,8 +380,9 @@ END_TEST
 int main(void)
 {
 	return RUN_TESTS("namespace/rename", a_file_moves_within_and_between_directories,
-			 replacing_frees_the_old_inode, a_directory_takes_its_dotdot_along,
-			 an_indexed_directory_moves_too, directories_replace_only_empty_directories,
+			 replacing_frees_the_old_inode, a_whiteout_stays_behind,
+			 a_directory_takes_its_dotdot_along, an_indexed_directory_moves_too,
+			 directories_replace_only_empty_directories,
 			 no_directory_moves_below_itself, two_names_change_places,
 			 a_rename_that_splits_its_own_leaf,
 			 renames_in_all_directions_end_and_stay_whole);
