@@ -14,6 +14,11 @@
 #include "writeback/internal.h"
 
 #define CACHE_FRACTION 4u
+/*
+ * What is read through the kernel is cached there; here lie the data on its way to the device and what is read ahead. More of
+ * it only means more memory that is touched for the first time: a stream is then as slow as that.
+ */
+#define MAX_DEFAULT_BYTES (UINT64_C(256) << 20)
 #define MAX_32BIT_BYTES (UINT64_C(1) << 30)
 #define PATH_BYTES 512
 #define CGROUP_LEVELS 32
@@ -94,7 +99,12 @@ uint64_t wb_usable_ram(void)
 
 uint64_t wb_cache_bytes(const struct ext4_options *opts, uint64_t ram)
 {
-	uint64_t bytes = opts->o_cache_bytes != 0 ? opts->o_cache_bytes : ram / CACHE_FRACTION;
+	uint64_t bytes = ram / CACHE_FRACTION;
+
+	if (bytes > MAX_DEFAULT_BYTES)
+		bytes = MAX_DEFAULT_BYTES;
+	if (opts->o_cache_bytes != 0)
+		bytes = opts->o_cache_bytes;
 
 	if (sizeof(void *) == 4 && bytes > MAX_32BIT_BYTES)
 		bytes = MAX_32BIT_BYTES;

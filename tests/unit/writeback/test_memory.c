@@ -7,7 +7,8 @@ START_TEST(cache_is_a_quarter_of_memory_unless_given)
 	uint64_t gib = UINT64_C(1) << 30;
 
 	ext4_options_init(&opts);
-	ck_assert_uint_eq(wb_cache_bytes(&opts, 2 * gib), gib / 2);
+	ck_assert_uint_eq(wb_cache_bytes(&opts, gib / 2), gib / 8);
+	ck_assert_uint_eq(wb_cache_bytes(&opts, 16 * gib), 256 * MIB);
 	opts.o_cache_bytes = 123 * MIB;
 	ck_assert_uint_eq(wb_cache_bytes(&opts, 2 * gib), 123 * MIB);
 }
