@@ -18,12 +18,12 @@ def acl(user_perm, named):
     return ACL_HEAD + b"".join(struct.pack("<HHI", *e) for e in entries)
 
 
-def setxattr(path, name, value, small_blocks):
-    """A block of 1 KiB may be too small for all of them."""
+def setxattr(path, name, value):
+    """A block of less than 4 KiB may be too small for all of them."""
     try:
         os.setxattr(path, name, value)
     except OSError as e:
-        if e.errno != errno.ENOSPC or not small_blocks:
+        if e.errno != errno.ENOSPC or os.statvfs(path).f_bsize >= 4096:
             raise
 
 
@@ -68,14 +68,14 @@ def main():
         elif dice < 0.93 and files:
             path = rnd.choice(files)
             for k in range(rnd.randrange(1, 5)):
-                setxattr(path, "user.name%d" % rnd.randrange(9), rnd.randbytes(rnd.choice([0, 1, 20, 100, 300])), small_inodes)
+                setxattr(path, "user.name%d" % rnd.randrange(9), rnd.randbytes(rnd.choice([0, 1, 20, 100, 300])))
             if rnd.random() < 0.3:
-                setxattr(path, "trusted.t", rnd.randbytes(40), small_inodes)
+                setxattr(path, "trusted.t", rnd.randbytes(40))
         elif dice < 0.95 and files:
             setxattr(rnd.choice(files), "system.posix_acl_access",
-                     acl(6, [(uid, rnd.randrange(8)) for uid in sorted(rnd.sample(range(1000, 2000), 3))]), small_inodes)
+                     acl(6, [(uid, rnd.randrange(8)) for uid in sorted(rnd.sample(range(1000, 2000), 3))]))
         elif dice < 0.96 and len(folders) > 3:
-            setxattr(rnd.choice(folders[1:]), "system.posix_acl_default", acl(7, [(1234, 5)]), small_inodes)
+            setxattr(rnd.choice(folders[1:]), "system.posix_acl_default", acl(7, [(1234, 5)]))
         elif dice < 0.98 and files:
             path = files.pop(rnd.randrange(len(files)))
             if rnd.random() < 0.5:
