@@ -3,7 +3,7 @@
 # cuts.sh PROGRAM: all workloads on all cores. Too few disks or states is a failure, not a shorter test.
 set -euo pipefail
 program=$1
-rounds=3 cuts=450 want_disks=20000 want_states=2000
+rounds=4 cuts=450 want_disks=20000 want_states=2000
 if [ "${EXT4D_TEST_FULL:-0}" != 0 ]; then rounds=30 want_disks=200000; fi
 T=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-cuts.XXXXXX")
 trap 'rm -rf "$T"' EXIT
