@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # A tree written by ext4d is the same tree to the kernel, and the other way round, for many formats; e2fsck is content with both.
 here=$(dirname "${BASH_SOURCE[0]}")
-files=${EXT4D_CROSS_FILES:-3000}
+files=${EXT4D_CROSS_FILES:-1500}
 
 one() { # one SECTOR-SIZE mkfs-options...
 	local sector=$1 dev=$T/img a b
