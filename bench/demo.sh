@@ -22,9 +22,9 @@ want=$(head -c "${mib}M" /dev/zero | sha256sum)
 
 echo
 echo "what went to the device:"
-sed -n 's/^/  /p' "$mnt/.ext4d/device" | grep -E 'write|flush' | head -n 24
+grep -E '^(write|flush) requests|^write_size_bytes' "$mnt/.ext4d/device" | sed 's/^/  /'
 echo "what delayed allocation and the writeback engine did:"
-sed -n 's/^/  /p' "$mnt/.ext4d/writeback" | head -n 16
+grep -E '^(writepages_calls|nr_to_write_min|pages_premap|pages_mapped|handles|handle_open_ns) ' "$mnt/.ext4d/writeback" | sed 's/^/  /'
 echo "  blocks still delayed: $(cat "$mnt/.ext4d/delayed_allocation_blocks")"
 "$EXT4D" -u "$mnt"
 extents=$(debugfs -R 'dump_extents -l /z.img' "$img" 2>/dev/null | awk '/^ *[0-9]+\// { n++ } END { print n + 0 }')
