@@ -208,10 +208,9 @@ static void lru_remove_locked(struct wb_domain *wb, struct page *page)
 	wb->wb_nr_lru--;
 }
 
+/* as_lock and the page's lock held: one of them is held by whoever adds a page, so it stays off. */
 static void lru_remove(struct wb_domain *wb, struct page *page)
 {
-	if (!page_test(page, PG_LRU))
-		return;
 	mutex_lock(&wb->wb_lru_lock);
 	if (page_test(page, PG_LRU))
 		lru_remove_locked(wb, page);
@@ -230,19 +229,20 @@ static unsigned isolate_clean(struct wb_domain *wb, unsigned n, struct page **ou
 		struct page *page = TAILQ_FIRST(&wb->wb_lru);
 		uint32_t flags = page_flags(page);
 
-		lru_remove_locked(wb, page);
-		if (flags & (PG_DIRTY | PG_WRITEBACK))
+		if (flags & (PG_DIRTY | PG_WRITEBACK)) {
+			lru_remove_locked(wb, page);
 			continue; /* comes back when it is clean */
+		}
 		if ((flags & PG_REFERENCED) == 0 &&
 		    atomic_load_explicit(&page->p_count, memory_order_relaxed) == 1 &&
 		    try_lock_bit(page)) {
+			lru_remove_locked(wb, page);
 			out[got++] = page;
 			continue;
 		}
 		page_clear(page, PG_REFERENCED);
-		page_set(page, PG_LRU);
+		TAILQ_REMOVE(&wb->wb_lru, page, p_lru);
 		TAILQ_INSERT_TAIL(&wb->wb_lru, page, p_lru);
-		wb->wb_nr_lru++;
 	}
 	mutex_unlock(&wb->wb_lru_lock);
 	return got;
@@ -255,6 +255,8 @@ static bool detach_clean_locked(struct address_space *as, struct page *page, int
 		return false;
 	if (atomic_load_explicit(&page->p_count, memory_order_acquire) != count)
 		return false;
+	/* Its writeback may have ended, and put it back, since it was looked at. */
+	lru_remove(as->as_wb, page);
 	page_index_remove(&as->as_index, page->p_index);
 	as->as_nrpages--;
 	page->p_mapping = NULL;
@@ -663,7 +665,6 @@ static bool invalidate_one(struct address_space *as, struct page *page)
 	if (!trylock_page(page))
 		return false;
 	if (page->p_mapping == as) {
-		lru_remove(as->as_wb, page);
 		mutex_lock(&as->as_lock);
 		gone = detach_clean_locked(as, page, 2);
 		mutex_unlock(&as->as_lock);
@@ -671,8 +672,6 @@ static bool invalidate_one(struct address_space *as, struct page *page)
 		unlock_page(page);
 		return true;
 	}
-	if (!gone && !page_test(page, PG_DIRTY | PG_WRITEBACK))
-		page_lru_add(as->as_wb, &page, 1);
 	unlock_page(page);
 	if (gone)
 		page_put(as->as_wb, page);

@@ -289,8 +289,61 @@ START_TEST(submitting_with_a_handle_open_never_deadlocks)
 }
 END_TEST
 
+/* Pages leave in three ways at once, while the last write of each ends: none may be freed while it is still a candidate for eviction. */
+struct leaver {
+	struct wf *f;
+	struct inode *inode;
+	_Atomic bool stop;
+};
+
+static void *evictor_main(void *arg)
+{
+	struct leaver *l = arg;
+
+	while (!atomic_load(&l->stop))
+		(void)shrink_page_cache(l->f->wb, 64);
+	return NULL;
+}
+
+static void *dropper_main(void *arg)
+{
+	struct leaver *l = arg;
+
+	while (!atomic_load(&l->stop))
+		wb_drop_clean(l->inode);
+	return NULL;
+}
+
+START_TEST(pages_leave_by_eviction_truncation_and_invalidation_at_once)
+{
+	struct wf f;
+	struct leaver l = {.f = &f};
+	pthread_t evictor, dropper;
+
+	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	f.threads = true;
+	wf_mount(&f);
+	l.inode = wf_file(&f, 0);
+	pthread_create(&evictor, NULL, evictor_main, &l);
+	pthread_create(&dropper, NULL, dropper_main, &l);
+	for (unsigned i = 0; i < nr_ops() * 2; i++) {
+		wf_fill(l.inode, i, 0, 32 * PAGE, 32 * PAGE);
+		ck_assert_int_eq(filemap_fdatawrite(l.inode), 0);
+		wf_check(l.inode, i, 0, 8 * PAGE);
+		ck_assert_int_eq(ext4_truncate_to(l.inode, 0), 0);
+	}
+	atomic_store(&l.stop, true);
+	pthread_join(evictor, NULL);
+	pthread_join(dropper, NULL);
+	iput(l.inode);
+	arena_check(f.wb->wb_arena);
+	wf_close(&f);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS("writeback/stress", submitting_with_a_handle_open_never_deadlocks,
+			 pages_leave_by_eviction_truncation_and_invalidation_at_once,
 			 stress_4k_on_a_device_with_latency, stress_1k);
 }
