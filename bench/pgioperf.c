@@ -396,6 +396,8 @@ static void parse(int argc, char **argv, struct options *o)
 		{"seed", required_argument, NULL, 'S'},
 		{"json", required_argument, NULL, 'j'},
 		{"keep", no_argument, NULL, 'k'},
+		{"prepare-only", no_argument, NULL, 'P'},
+		{"prepared", no_argument, NULL, 'p'},
 		{NULL, 0, NULL, 0},
 	};
 	int c;
