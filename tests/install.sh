@@ -7,7 +7,7 @@ what=${1:-test}
 packages=(gcc make cmake ninja-build pkg-config libfuse3-dev fuse3 liburing-dev libext2fs-dev comerr-dev
 	libbsd-dev libblkid-dev libseccomp-dev libcap-ng-dev check e2fsprogs)
 if [ "$what" = test ]; then
-	packages+=(ccache rsync patch procps clang-format-14 clang-tidy-14 shellcheck acl attr fuse2fs bc python3 fio)
+	packages+=(ccache rsync patch procps clang-format-14 clang-tidy-14 shellcheck acl attr fuse2fs bc python3 fio gnuplot-nox)
 fi
 
 have() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
