@@ -95,6 +95,8 @@ int wb_init(struct super_block *sb)
 	}
 	if (err == 0 && wb->wb_hash == NULL)
 		err = -ENOMEM;
+	if (err == 0)
+		dirty_limits_changed(wb);
 	if (err == 0 && !wb->wb_manual)
 		err = start_threads(wb);
 	if (err != 0) {

@@ -580,6 +580,15 @@ void flusher_stop(struct wb_domain *wb)
 	wb->wb_threads = false;
 }
 
+void flusher_interval_changed(struct wb_domain *wb)
+{
+	if (!wb->wb_threads)
+		return;
+	mutex_lock(&wb->wb_lock);
+	cond_signal(&wb->wb_cond);
+	mutex_unlock(&wb->wb_lock);
+}
+
 /* ---- Simulation ---- */
 
 void wb_run_flusher(struct super_block *sb)

@@ -158,6 +158,14 @@ static void drain_completions(struct wb_domain *wb)
 		workqueue_drain(wb->wb_wq);
 }
 
+/* As many pages as are dirty: inodes without dirty pages are not its business, which is why they meet the second pass with wait_only. */
+static void wakeup_flusher(struct wb_domain *wb)
+{
+	int64_t nr = atomic_load(&wb->wb_nr_dirty);
+
+	wb_start_writeback(wb, nr > 0 ? (long)nr : 0, WB_REASON_SYNC);
+}
+
 int wb_sync_fs(struct super_block *sb, bool wait)
 {
 	struct wb_domain *wb = sb->s_wb;
@@ -172,8 +180,7 @@ int wb_sync_fs(struct super_block *sb, bool wait)
 		return 0;
 	}
 	counter_inc(&wb->wb_stats.ws_sync_calls);
-	if (!wb->wb_manual)
-		wb_start_writeback(wb, WB_PENDING_MAX, WB_REASON_SYNC);
+	wakeup_flusher(wb);
 	if (!wait || wb_tun(wb, TUN_SYNC_PASSES) == SYNC_ASYNC_THEN_WAIT)
 		sync_pass(wb, WB_SYNC_NONE);
 	if (wait) {

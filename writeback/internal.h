@@ -295,14 +295,15 @@ struct wb_domain {
 	struct task_dirty wb_task[TASK_SLOTS];
 
 	/* flags of the parts above */
-	bool wb_manual;			/* [const after init] simulation: no threads */
-	bool wb_background;		/* [wb_lock] background writeback was asked for */
-	bool wb_stop;			/* [wb_lock] */
-	bool wb_running;		/* [wb_lock] the flusher is writing */
-	bool wb_threads;		/* [const after init] */
-	bool wb_kick_timer;		/* [wb_throttle_lock] */
-	bool wb_timer_stop;		/* [wb_throttle_lock] */
-	_Atomic bool wb_dirty_exceeded; /* bdi->dirty_exceeded */
+	bool wb_manual;			 /* [const after init] simulation: no threads */
+	bool wb_background;		 /* [wb_lock] background writeback was asked for */
+	bool wb_stop;			 /* [wb_lock] */
+	bool wb_running;		 /* [wb_lock] the flusher is writing */
+	bool wb_threads;		 /* [const after init] */
+	bool wb_kick_timer;		 /* [wb_throttle_lock] */
+	bool wb_timer_stop;		 /* [wb_throttle_lock] */
+	_Atomic bool wb_dirty_exceeded;	 /* bdi->dirty_exceeded */
+	_Atomic uint64_t wb_dirty_limit; /* pages: dl_dirty */
 };
 
 static inline uint64_t wb_tun(const struct wb_domain *wb, enum wb_tunable t)
@@ -543,6 +544,8 @@ void wb_dirty_hook(struct inode *inode, uint32_t bits);
 void wb_mark_mapping_dirty(struct address_space *as);
 int flusher_start(struct wb_domain *wb);
 void flusher_stop(struct wb_domain *wb);
+/* It may be asleep with the old interval. */
+void flusher_interval_changed(struct wb_domain *wb);
 /* Background writeback now. */
 void wb_start_background(struct wb_domain *wb);
 void wb_start_writeback(struct wb_domain *wb, long nr_pages, enum wb_reason reason);
@@ -564,6 +567,8 @@ struct dirty_limits {
 	uint64_t dl_background, dl_dirty, dl_bdi; /* pages */
 };
 void get_dirty_limits(struct wb_domain *wb, struct dirty_limits *dl);
+/* A tunable that they depend on has changed. */
+void dirty_limits_changed(struct wb_domain *wb);
 bool over_bground_thresh(struct wb_domain *wb);
 void account_page_dirtied(struct wb_domain *wb, unsigned n);
 void throttle_init(struct wb_domain *wb);

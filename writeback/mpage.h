@@ -22,6 +22,7 @@ struct mpage_da_data {
 	struct writeback_control *mp_wbc;
 	enum page_tag mp_tag;
 	uint32_t mp_first, mp_last; /* pages still to look at, inclusive */
+	uint32_t mp_asked;	    /* where the caller, or range_cyclic, would begin */
 	uint32_t mp_next;	    /* the page that would continue the run */
 	long mp_budget;		    /* effective nr_to_write left */
 	long mp_written;

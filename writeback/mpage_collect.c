@@ -290,11 +290,11 @@ static bool budget_spent_before(const struct mpage_da_data *mpd, long left)
 	return mpd->mp_wbc->sync_mode == WB_SYNC_NONE && !mpd->mp_after && left <= 0;
 }
 
+/* mp_nr: the pages of the run; those submitted already have left the budget. */
 static bool budget_spent_after(const struct mpage_da_data *mpd)
 {
-	long pages = mpd->mp_nr > 0 ? (long)mpd->mp_nr : 1;
-
-	return mpd->mp_wbc->sync_mode == WB_SYNC_NONE && mpd->mp_after && pages >= mpd->mp_budget;
+	return mpd->mp_wbc->sync_mode == WB_SYNC_NONE && mpd->mp_after &&
+	       (long)mpd->mp_nr >= mpd->mp_budget;
 }
 
 void mpage_set_first(struct mpage_da_data *mpd, uint64_t index)

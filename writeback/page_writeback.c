@@ -19,7 +19,7 @@
  *
  * A parked answer is a ticket; a timer thread wakes it at its deadline, after looking again, and when enough was written. No thread of the front waits.
  *
- * Invariants: (1) dirty pages and pages under writeback exceed the limit by at most one ratelimit for each writer: at the limit nobody is let go. (2) Each parked ticket is woken
+ * Invariants: (1) dirty pages and pages under writeback exceed the limit by at most one request for each writer: past the limit each request looks, and nobody is let go. (2) Each parked ticket is woken
  * exactly once. (3) A ticket that was taken off the list is not touched but by its t_wake.
  * Locking: wb_throttle_lock for tickets and bandwidth; counters are atomic; t_wake is called without locks.
  */
@@ -67,6 +67,14 @@ void get_dirty_limits(struct wb_domain *wb, struct dirty_limits *dl)
 		dl->dl_background = dl->dl_dirty / 2;
 	/* There is one device: its share is everything. */
 	dl->dl_bdi = dl->dl_dirty;
+}
+
+void dirty_limits_changed(struct wb_domain *wb)
+{
+	struct dirty_limits dl;
+
+	get_dirty_limits(wb, &dl);
+	atomic_store_explicit(&wb->wb_dirty_limit, dl.dl_dirty, memory_order_relaxed);
 }
 
 static uint64_t positive(int64_t n)
@@ -230,11 +238,10 @@ static bool over_limit(struct balance *ba, uint64_t limit)
 	return true;
 }
 
-/* The end of the call: who clears dirty_exceeded, and whether background writeback is due. */
-static void end_balance(struct balance *ba)
+/* What follows the loop once the writer may go: who clears dirty_exceeded, and whether background writeback is due. */
+static void after_loop(struct balance *ba)
 {
 	struct wb_domain *wb = ba->ba_wb;
-	uint64_t max = counter_read(&wb->wb_stats.ws_global_reads_max);
 
 	if (!ba->ba_bdi_first && ba->ba_bdi < ba->ba_dl.dl_bdi)
 		set_dirty_exceeded(wb, false);
@@ -242,6 +249,16 @@ static void end_balance(struct balance *ba)
 		read_reclaimable(ba);
 	if (ba->ba_reclaimable > ba->ba_dl.dl_background)
 		wb_start_background(wb);
+}
+
+/* The end of one look. */
+static void end_balance(struct balance *ba, bool may_go)
+{
+	struct wb_domain *wb = ba->ba_wb;
+	uint64_t max = counter_read(&wb->wb_stats.ws_global_reads_max);
+
+	if (may_go)
+		after_loop(ba);
 	counter_add(&wb->wb_stats.ws_global_reads, ba->ba_reads);
 	while (ba->ba_reads > max &&
 	       !atomic_compare_exchange_weak(&wb->wb_stats.ws_global_reads_max, &max, ba->ba_reads))
@@ -313,7 +330,7 @@ static uint32_t dirty_poll_interval(uint64_t dirty, uint64_t thresh)
 	return n < RATELIMIT_PAGES ? n : RATELIMIT_PAGES;
 }
 
-/* 0: go on; else the time to wait. */
+/* 0: go on; else the time to wait. td: the writer's first look, NULL: a later one, after which it goes unless *again. */
 static uint64_t balance_ioless(struct wb_domain *wb, struct task_dirty *td, uint32_t pages,
 			       bool *again)
 {
@@ -337,14 +354,17 @@ static uint64_t balance_ioless(struct wb_domain *wb, struct task_dirty *td, uint
 				      dirty_poll_interval(ba.ba_bdi, ba.ba_dl.dl_dirty),
 				      memory_order_relaxed);
 	}
-	end_balance(&ba);
+	end_balance(&ba, td != NULL ? ns == 0 : !*again);
 	return ns;
 }
 
 /* ---- 2009 ---- */
 
-/* One turn of the loop of 2.6.31; *written adds up over the turns. True: the writer may go on. */
-static bool balance_2009(struct wb_domain *wb, uint32_t *written)
+/*
+ * One turn of the loop of 2.6.31. True: the writer may go on. A writer that had a whole chunk written had "done its duty" then and went on although the device was still
+ * over its threshold; here the limit is kept by all.
+ */
+static bool balance_2009(struct wb_domain *wb)
 {
 	struct balance ba;
 	bool done = true;
@@ -356,25 +376,17 @@ static bool balance_2009(struct wb_domain *wb, uint32_t *written)
 		if (ba.ba_bdi_reclaimable > ba.ba_dl.dl_bdi) {
 			struct writeback_control wbc = {.nr_to_write = WRITE_CHUNK_2009};
 
-			*written += (uint32_t)writeback_inodes_wbc(wb, &wbc);
+			(void)writeback_inodes_wbc(wb, &wbc);
 			get_dirty_limits(wb, &ba.ba_dl);
 		}
 		read_bdi(&ba);
 		done = ba.ba_bdi <= ba.ba_dl.dl_bdi;
 	}
-	end_balance(&ba);
+	end_balance(&ba, done);
 	return done;
 }
 
 /* ---- Parking ---- */
-
-static bool over_hard_limit(struct wb_domain *wb)
-{
-	struct dirty_limits dl;
-
-	get_dirty_limits(wb, &dl);
-	return nr_dirty(wb) + nr_writeback(wb) > dl.dl_dirty;
-}
 
 static void park(struct wb_domain *wb, struct wb_throttle_ticket *t, uint64_t ns)
 {
@@ -461,6 +473,13 @@ static uint32_t ratelimit(struct wb_domain *wb, struct task_dirty *td)
 	return exceeded && pages > RATELIMIT_EXCEEDED_PAGES ? RATELIMIT_EXCEEDED_PAGES : pages;
 }
 
+/* The ratelimits of many writers must not add up beyond the limit. */
+static bool past_limit(struct wb_domain *wb)
+{
+	return nr_dirty(wb) + nr_writeback(wb) >
+	       atomic_load_explicit(&wb->wb_dirty_limit, memory_order_relaxed);
+}
+
 /* Nobody else writes in a simulation: the writer does, until it is below the limit. */
 static void balance_manual(struct wb_domain *wb)
 {
@@ -488,7 +507,7 @@ int balance_dirty_pages_ratelimited(struct inode *inode, unsigned nr_pages,
 	bool again;
 
 	counter_inc(&wb->wb_stats.ws_balance_calls);
-	if (dirtied < ratelimit(wb, td))
+	if (dirtied < ratelimit(wb, td) && !past_limit(wb))
 		return 0;
 	atomic_store_explicit(&td->td_dirtied, 0, memory_order_relaxed);
 	lock_assert_none_from(LOCK_RANK_I_RWSEM);
@@ -496,9 +515,8 @@ int balance_dirty_pages_ratelimited(struct inode *inode, unsigned nr_pages,
 		balance_manual(wb);
 		return 0;
 	}
-	ticket->t_written = 0;
 	if (wb_tun(wb, TUN_THROTTLE) == THROTTLE_2009) {
-		if (balance_2009(wb, &ticket->t_written))
+		if (balance_2009(wb))
 			return 0;
 		ns = CONGESTION_WAIT_NS;
 	} else {
@@ -514,16 +532,14 @@ int balance_dirty_pages_ratelimited(struct inode *inode, unsigned nr_pages,
 /* ---- The timer ---- */
 
 /* May a ticket whose time has come, or that is below the threshold, go? Otherwise its next deadline. Called without locks. */
-static bool may_go(struct wb_domain *wb, uint32_t pages, uint32_t *written, uint64_t *next_ns)
+static bool may_go(struct wb_domain *wb, uint32_t pages, uint64_t *next_ns)
 {
 	bool again = false;
 	uint64_t ns;
 
 	if (wb_tun(wb, TUN_THROTTLE) == THROTTLE_2009) {
 		*next_ns = CONGESTION_WAIT_NS;
-		/* "We've done our duty": enough was written on the writer's behalf, and the limit is kept by all. */
-		return balance_2009(wb, written) ||
-		       (*written >= WRITE_CHUNK_2009 && !over_hard_limit(wb));
+		return balance_2009(wb);
 	}
 	ns = balance_ioless(wb, NULL, pages, &again);
 	*next_ns = ns;
@@ -563,18 +579,17 @@ static bool still_parked_locked(struct wb_domain *wb, const struct wb_throttle_t
 /* Let one due ticket go, or give it a new deadline. wb_throttle_lock held, dropped meanwhile. */
 static void serve_ticket_locked(struct wb_domain *wb, struct wb_throttle_ticket *t)
 {
-	uint32_t pages = t->t_pages, written = t->t_written;
+	uint32_t pages = t->t_pages;
 	uint64_t next = 0;
 	bool go;
 
 	mutex_unlock(&wb->wb_throttle_lock);
-	go = may_go(wb, pages, &written, &next);
+	go = may_go(wb, pages, &next);
 	mutex_lock(&wb->wb_throttle_lock);
 	/* Somebody may have answered it meanwhile; the memory need not be a ticket any more. */
 	if (!still_parked_locked(wb, t))
 		return;
 	if (!go) {
-		t->t_written = written;
 		t->t_deadline_ns = now_ns() + next;
 		return;
 	}

@@ -136,6 +136,10 @@ int wb_tunable_set(struct super_block *sb, const char *name, const char *value)
 		return err;
 	atomic_store(&sb->s_wb->wb_tun[i], v);
 	settle_pair(sb->s_wb, i);
+	/* Before wb_init() has made the arena there are no limits. */
+	if (sb->s_wb->wb_arena != NULL)
+		dirty_limits_changed(sb->s_wb);
+	flusher_interval_changed(sb->s_wb);
 	return 0;
 }
 

@@ -54,9 +54,8 @@ struct wb_throttle_ticket {
 	uint64_t t_deadline_ns;
 	uint64_t t_start_ns;
 	uint32_t t_pages;
-	uint32_t t_task;    /* pid of the writer, for its ratelimit */
-	uint32_t t_written; /* writeback's: pages written on its behalf (throttle=2009) */
-	bool t_parked;	    /* [wb_lock] */
+	uint32_t t_task; /* pid of the writer, for its ratelimit */
+	bool t_parked;	 /* [wb_lock] */
 };
 
 #define WB_WRITE_APPEND (1u << 0) /* O_APPEND */

@@ -267,19 +267,37 @@ static long bump_cap(const struct wb_domain *wb)
 	return (long)(wb_tun(wb, TUN_MAX_WRITEBACK_MB_BUMP) << (20 - PAGE_SHIFT));
 }
 
-/* The run of dirty pages at the start of the range: ext4_num_dirty_pages(). */
+/* How many of the n pages from `index` on have only blocks without a place: a hint, no page is locked. */
+static long unallocated_run(struct address_space *as, uint32_t index, long n)
+{
+	uint64_t first = page_first_block(as, index);
+	uint64_t lblk = first, end = first + (uint64_t)n * blocks_per_page(as);
+
+	while (lblk < end) {
+		struct ext4_map_blocks map = {
+			.m_lblk = (ext4_lblk_t)lblk,
+			.m_len = (uint32_t)(end - lblk),
+		};
+
+		if (ext4_map_blocks(NULL, as->as_host, &map, 0) < 0 ||
+		    (map.m_flags & (EXT4_MAP_DELAYED | EXT4_MAP_UNWRITTEN)) == 0)
+			break;
+		lblk += map.m_len;
+	}
+	return (long)((lblk - first) / blocks_per_page(as));
+}
+
+/* ext4_num_dirty_pages(): the run of dirty pages, delayed or unwritten, that begins just where the call does. */
 static long contiguous_dirty(struct mpage_da_data *mpd, long cap)
 {
 	struct address_space *as = mpd->mp_mapping;
-	struct page *first;
-	long n = 0;
+	long n;
 
 	counter_inc(&mpd_stats(mpd)->ws_bump_scans);
 	mutex_lock(&as->as_lock);
-	if (page_index_gang(&as->as_index, mpd->mp_first, mpd->mp_last, PAGE_TAG_DIRTY, &first, 1))
-		n = page_index_dirty_run(&as->as_index, first->p_index, (uint32_t)cap);
+	n = page_index_dirty_run(&as->as_index, mpd->mp_asked, (uint32_t)cap);
 	mutex_unlock(&as->as_lock);
-	return n;
+	return unallocated_run(as, mpd->mp_asked, n);
 }
 
 static long effective_budget(struct mpage_da_data *mpd)
@@ -355,6 +373,7 @@ static void set_range(struct mpage_da_data *mpd, bool *wrap)
 		last = PAGE_INDEX_MAX;
 		*wrap = first > 0;
 	}
+	mpd->mp_asked = (uint32_t)first;
 	if (first > disk_page)
 		first = disk_page;
 	mpd->mp_first = (uint32_t)first;
@@ -388,7 +407,7 @@ static int write_passes(struct mpage_da_data *mpd)
 		err = write_range(mpd);
 	}
 	if (wbc->range_cyclic)
-		mpd->mp_mapping->as_writeback_index = mpd->mp_past_end ? 0 : mpd->mp_first;
+		mpd->mp_mapping->as_writeback_index = mpd->mp_first;
 	return err;
 }
 

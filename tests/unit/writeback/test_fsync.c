@@ -202,14 +202,16 @@ END_TEST
 
 /* ---- sync ---- */
 
-static void count_sync(const char *passes, const char *commit, uint64_t *commits, uint64_t *none,
-		       uint64_t *all)
+static void count_sync(bool threads, const char *passes, const char *commit, uint64_t *commits,
+		       uint64_t *none, uint64_t *all)
 {
 	struct wf f;
 	struct wb_stats *st;
 	struct inode *inode[8];
 
-	wf_open(&f, "-t ext4 -b 4096", 32 * MIB, 8);
+	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 8);
+	f.threads = threads;
+	wf_mount(&f);
 	st = &f.wb->wb_stats;
 	wf_tune(&f, "sync_passes", passes);
 	wf_tune(&f, "sync_inode_commit", commit);
@@ -230,21 +232,33 @@ static void count_sync(const char *passes, const char *commit, uint64_t *commits
 	wf_close(&f);
 }
 
-START_TEST(sync_with_two_passes_leaves_the_second_nothing_to_commit)
+static void count_all_syncs(bool threads)
 {
 	uint64_t commits, none, all;
 
-	count_sync("async_then_wait", "each", &commits, &none, &all);
+	count_sync(threads, "async_then_wait", "each", &commits, &none, &all);
 	ck_assert_uint_eq(none, 8);
 	ck_assert_uint_eq(all, 0);
 	ck_assert_uint_eq(commits, 0);
-	count_sync("wait_only", "each", &commits, &none, &all);
+	count_sync(threads, "wait_only", "each", &commits, &none, &all);
 	ck_assert_uint_eq(none, 0);
 	ck_assert_uint_eq(all, 8);
 	ck_assert_uint_eq(commits, 8);
-	count_sync("wait_only", "end", &commits, &none, &all);
+	count_sync(threads, "wait_only", "end", &commits, &none, &all);
 	ck_assert_uint_eq(all, 8);
 	ck_assert_uint_eq(commits, 0);
+}
+
+START_TEST(sync_with_two_passes_leaves_the_second_nothing_to_commit)
+{
+	count_all_syncs(false);
+}
+END_TEST
+
+/* The flusher that sync wakes is asked for as many pages as are dirty, and there are none. */
+START_TEST(woken_flusher_does_not_stand_in_for_the_missing_pass)
+{
+	count_all_syncs(true);
 }
 END_TEST
 
@@ -255,5 +269,6 @@ int main(void)
 			 fsync_flushes_once_and_not_for_nothing,
 			 fdatasync_leaves_times_alone_and_fsync_does_not,
 			 fsync_of_a_directory_commits, delayed_blocks_are_allocated_when_asked,
-			 sync_with_two_passes_leaves_the_second_nothing_to_commit);
+			 sync_with_two_passes_leaves_the_second_nothing_to_commit,
+			 woken_flusher_does_not_stand_in_for_the_missing_pass);
 }

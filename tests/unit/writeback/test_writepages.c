@@ -264,6 +264,38 @@ START_TEST(after_add_lets_small_requests_trickle_out_past_the_budget)
 }
 END_TEST
 
+/* Pages that need no mapping leave at once: the budget has counted them when it is looked at. */
+static void mapped_pages_stop_at_the_budget(const char *variant, const char *premap)
+{
+	struct wf f;
+	struct inode *inode;
+
+	wf_open(&f, "-t ext4 -b 4096", 24 * MIB, 1);
+	wf_tune(&f, "write_bump", "x1");
+	inode = wf_file(&f, 0);
+	wf_fill(inode, 1, 0, 100 * PAGE, 8192);
+	wf_sync(&f);
+	wf_tune(&f, "writepages_budget", variant);
+	wf_tune(&f, "premap_pass", premap);
+	wf_fill(inode, 2, 0, 100 * PAGE, 8192);
+	ck_assert_int_eq(writepages(inode, 10), 10);
+	ck_assert_int_eq(writepages(inode, 1), 1);
+	ck_assert_uint_eq(count(&f.wb->wb_stats.ws_negative_exits), 0);
+	wf_sync(&f);
+	wf_check(inode, 2, 0, 100 * PAGE);
+	iput(inode);
+	wf_close(&f);
+}
+
+START_TEST(overwriting_ends_at_the_budget_either_way)
+{
+	mapped_pages_stop_at_the_budget("before_add", "on");
+	mapped_pages_stop_at_the_budget("before_add", "off");
+	mapped_pages_stop_at_the_budget("after_add", "on");
+	mapped_pages_stop_at_the_budget("after_add", "off");
+}
+END_TEST
+
 static long bumped(struct wf *f, struct inode *inode, const char *bump, unsigned run, long nr)
 {
 	long written;
@@ -294,6 +326,49 @@ START_TEST(bump_raises_the_budget_as_its_name_says)
 	wf_tune(&f, "max_writeback_mb_bump", "1");
 	ck_assert_int_eq(bumped(&f, inode, "x16", 100, 100), 256);
 	ck_assert_int_eq(bumped(&f, inode, "contig", 300, 10), 256);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
+/* As ext4_num_dirty_pages() counts: from where the call begins, and only pages that have no place yet. */
+START_TEST(contiguous_run_is_of_unallocated_pages_where_the_call_begins)
+{
+	struct wf f;
+	struct inode *inode;
+
+	wf_open(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	wf_tune(&f, "write_bump", "contig");
+	inode = wf_file(&f, 0);
+	wf_fill(inode, 1, 0, 50 * PAGE, PAGE);
+	wf_sync(&f);
+	/* The run of dirty pages is long, and mapped but for its end. */
+	wf_fill(inode, 2, 0, 90 * PAGE, PAGE);
+	ck_assert_int_eq(writepages(inode, 10), 10);
+	/* Page 0 is clean. */
+	ck_assert_int_eq(writepages(inode, 10), 10);
+	wf_sync(&f);
+	ck_assert_int_eq(ext4_fallocate(inode, 0, 90 * PAGE, 40 * PAGE, &wf_root), 0);
+	wf_fill(inode, 3, 90 * PAGE, 60 * PAGE, PAGE);
+	/* Where the last call ended: unwritten and delayed pages count. */
+	inode->i_mapping->as_writeback_index = 90;
+	wf_tune(&f, "writeback_chunk", "1024");
+	{
+		struct writeback_control wbc = {.nr_to_write = 10, .range_cyclic = true};
+
+		ck_assert_int_eq(do_writepages(inode->i_mapping, &wbc), 0);
+		ck_assert_int_eq(wbc.nr_to_write, 10 - 60);
+	}
+	ck_assert_uint_eq(inode->i_mapping->as_writeback_index, 150);
+	wf_fill(inode, 4, 150 * PAGE, 70 * PAGE, PAGE);
+	{
+		struct writeback_control wbc = {.nr_to_write = 10, .range_cyclic = true};
+
+		ck_assert_int_eq(do_writepages(inode->i_mapping, &wbc), 0);
+		ck_assert_int_eq(wbc.nr_to_write, 10 - 70);
+	}
+	wf_sync(&f);
+	wf_check(inode, 2, 0, 90 * PAGE);
 	iput(inode);
 	wf_close(&f);
 }
@@ -497,7 +572,9 @@ int main(void)
 			 full_disk_is_an_error_of_write_and_all_accepted_data_is_there,
 			 before_add_never_writes_more_than_the_budget,
 			 after_add_lets_small_requests_trickle_out_past_the_budget,
+			 overwriting_ends_at_the_budget_either_way,
 			 bump_raises_the_budget_as_its_name_says,
+			 contiguous_run_is_of_unallocated_pages_where_the_call_begins,
 			 premap_pass_writes_mapped_pages_without_a_handle,
 			 without_premap_pass_full_requests_leave_with_the_handle_open,
 			 mapped_and_delayed_pages_mixed_are_all_written_right,
