@@ -35,6 +35,7 @@ static inline uint64_t backend_random(uint64_t *state)
 struct devfile {
 	int df_fd;
 	bool df_direct;	      /* O_DIRECT */
+	uint32_t df_dev;      /* number of the block device, or of the device that has the file */
 	bool df_block_device; /* else a regular file */
 	bool df_read_only;
 	bool df_discard;

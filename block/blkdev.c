@@ -25,6 +25,7 @@
 #include "util/lock.h"
 #include "util/log.h"
 #include "util/time.h"
+#include "util/trace.h"
 
 #define REQ_OPS 5
 #define SUBMIT_BATCH 64
@@ -134,25 +135,49 @@ static bool ends_here(struct blkdev *bd, struct bio *bio, int *status)
 	return flush ? bd->bd_read_only : bio->bi_len_bytes == 0;
 }
 
+/* The letters of blktrace: what, then F for FUA, S for sync, M for metadata. */
+static uint64_t rwbs(const struct bio *bio)
+{
+#define WITH_FLAGS(op)                                                                             \
+	{                                                                                          \
+		op, op "F", op "S", op "FS", op "M", op "FM", op "SM", op "FSM"                    \
+	}
+	static const char *const text[REQ_OPS][8] = {WITH_FLAGS("R"), WITH_FLAGS("W"),
+						     WITH_FLAGS("F"), WITH_FLAGS("D"),
+						     WITH_FLAGS("WZ")};
+#undef WITH_FLAGS
+	unsigned flags = (bio->bi_flags & REQ_FUA ? 1u : 0) | (bio->bi_flags & REQ_SYNC ? 2u : 0) |
+			 (bio->bi_flags & REQ_META ? 4u : 0);
+
+	return trace_string(text[bio->bi_op][flags]);
+}
+
 static void account_start(struct blkdev *bd, struct bio *bio)
 {
 	struct blkdev_stats *st = &bd->bd_stats;
+	uint64_t before = atomic_fetch_add_explicit(&st->s_in_flight, 1, memory_order_relaxed);
 
 	bio->bi_top = bd;
-	bio->bi_start_ns = now_ns();
+	bio->bi_start_ns = stat_ns();
 	counter_inc(&st->s_requests[bio->bi_op]);
-	counter_inc(&st->s_in_flight);
+	hist_add(&st->s_depth, before + 1);
 	if (bio->bi_op != REQ_OP_FLUSH) {
 		counter_add(&st->s_bytes[bio->bi_op], bio->bi_len_bytes);
 		hist_add(&st->s_size[bio->bi_op], bio->bi_len_bytes);
 	}
+	TRACE(block_rq_issue, .dev = bd->bd_dev, .rwbs = rwbs(bio), .bytes = bio->bi_len_bytes,
+	      .sector = bio->bi_offset_bytes / BLK_SECTOR_BYTES,
+	      .nr_sector = bio->bi_len_bytes / BLK_SECTOR_BYTES);
 }
 
 static void account_end(struct blkdev *bd, const struct bio *bio, int status)
 {
-	hist_add(&bd->bd_stats.s_latency_ns[bio->bi_op], now_ns() - bio->bi_start_ns);
+	hist_add(&bd->bd_stats.s_latency_ns[bio->bi_op], stat_ns() - bio->bi_start_ns);
 	if (status != 0)
 		counter_inc(&bd->bd_stats.s_errors);
+	TRACE(block_rq_complete, .dev = bd->bd_dev, .rwbs = rwbs(bio),
+	      .sector = bio->bi_offset_bytes / BLK_SECTOR_BYTES,
+	      .nr_sector = bio->bi_len_bytes / BLK_SECTOR_BYTES, .error = status);
 }
 
 void bio_endio(struct bio *bio, int status)
@@ -497,6 +522,8 @@ static void emit_counted(struct stat_prefix *sp, const struct blkdev_stats *st)
 	}
 	emit_prefixed(sp, "errors", counter_read(&st->s_errors));
 	emit_prefixed(sp, "in_flight", counter_read(&st->s_in_flight));
+	emit_prefixed(sp, "depth_mean", hist_mean(&st->s_depth));
+	emit_prefixed(sp, "depth_max", counter_read(&st->s_depth.h_max));
 }
 
 void blk_print_stats(struct blkdev *bd, void (*emit)(void *arg, const char *name, uint64_t value),

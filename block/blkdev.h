@@ -29,6 +29,8 @@ enum req_op { REQ_OP_READ, REQ_OP_WRITE, REQ_OP_FLUSH, REQ_OP_DISCARD, REQ_OP_WR
 #define REQ_JOURNAL (1u << 3) /* a block of the log */
 #define REQ_MARK (1u << 4)    /* see blk_mark() */
 
+#define BLK_MINOR_BITS 20
+
 struct blkdev;
 
 /*
@@ -87,8 +89,9 @@ struct blkdev_stats {
 	counter_t s_bytes[5];
 	struct hist s_size[5];	     /* bytes of a request */
 	struct hist s_latency_ns[5]; /* submit to completion */
+	struct hist s_depth;	     /* requests in flight when one is submitted, itself counted */
 	counter_t s_errors;
-	counter_t s_in_flight;
+	_Atomic uint64_t s_in_flight; /* [atomic] blk_close() waits for 0 */
 };
 
 struct blkdev {
@@ -97,6 +100,7 @@ struct blkdev {
 	uint32_t bd_logical_block_bytes; /* smallest request unit: 512 or 4096 */
 	uint32_t bd_dma_align;		 /* memory alignment for direct I/O without a bounce */
 	uint32_t bd_max_bytes;		 /* larger requests are split by the submitter */
+	uint32_t bd_dev; /* major << BLK_MINOR_BITS | minor, for events; 0: memory */
 	bool bd_read_only;
 	bool bd_discard;	      /* DISCARD does something */
 	const char *bd_name;	      /* "uring", "psync", "mem", or the filter's name */

@@ -119,6 +119,11 @@ static bool can_discard(dev_t dev)
 	       queue_attribute(dev, "../queue", "discard_max_bytes") > 0;
 }
 
+static uint32_t dev_number(dev_t dev)
+{
+	return major(dev) << BLK_MINOR_BITS | (minor(dev) & ((1u << BLK_MINOR_BITS) - 1));
+}
+
 static int find_geometry(struct devfile *df)
 {
 	struct stat st;
@@ -127,6 +132,7 @@ static int find_geometry(struct devfile *df)
 	if (fstat(df->df_fd, &st) != 0)
 		return -errno;
 	df->df_block_device = S_ISBLK(st.st_mode);
+	df->df_dev = dev_number(df->df_block_device ? st.st_rdev : st.st_dev);
 	if (df->df_block_device) {
 		err = block_device_size(df);
 		if (err != 0)
@@ -190,6 +196,7 @@ void devfile_describe(const struct devfile *df, struct blkdev *bd)
 	bd->bd_max_bytes = BLK_MAX_BYTES;
 	bd->bd_read_only = df->df_read_only;
 	bd->bd_discard = df->df_discard;
+	bd->bd_dev = df->df_dev;
 }
 
 /* ---- I/O ---- */

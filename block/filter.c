@@ -226,6 +226,7 @@ void filter_init(struct blkdev *bd, struct blkdev *lower, const struct blkdev_op
 	bd->bd_max_bytes = lower->bd_max_bytes;
 	bd->bd_read_only = lower->bd_read_only;
 	bd->bd_discard = lower->bd_discard;
+	bd->bd_dev = lower->bd_dev;
 	bd->bd_name = name;
 	bd->bd_lower = lower;
 	bd->bd_priv = priv;

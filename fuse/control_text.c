@@ -261,6 +261,7 @@ static void print_device(struct front *f, const struct control_file *cf, FILE *o
 	fprintf(out, "device %s\nsize_bytes %" PRIu64 "\nlogical_block_bytes %" PRIu32 "\n",
 		f->f_device->dv_path, bd->bd_size_bytes, bd->bd_logical_block_bytes);
 	fprintf(out, "in_flight %" PRIu64 "\n", counter_read(&bd->bd_stats.s_in_flight));
+	hist_print(&bd->bd_stats.s_depth, "queue_depth", out);
 	for (int op = REQ_OP_READ; op <= REQ_OP_WRITE_ZEROES; op++) {
 		char name[64];
 

@@ -175,6 +175,7 @@ static void reap_checkpointed(journal_t *j)
 		if (!TAILQ_EMPTY(&t->t_checkpoint_list))
 			continue;
 		TAILQ_REMOVE(&j->j_checkpoint_transactions, t, t_cpnext);
+		jbd2_trace_checkpoint(j, t);
 		jbd2_transaction_free(t);
 		counter_inc(&j->j_stats.js_checkpoints);
 	}
@@ -186,6 +187,8 @@ static void collect_locked(struct cp_batch *cb, transaction_t *t)
 {
 	struct journal_head *jh;
 
+	if (t->t_cp_start_ns == 0)
+		t->t_cp_start_ns = stat_ns();
 	TAILQ_FOREACH (jh, &t->t_checkpoint_list, b_cpnext) {
 		if (cb->cb_n == CP_BATCH)
 			return;
@@ -277,6 +280,7 @@ static void copy_written(journal_t *j, struct cp_copy *cc, bool ok)
 	ASSERT(jh != NULL);
 	jh->b_cp_writing = false;
 	if (ok && jh->b_cp_transaction != NULL && jh->b_cp_transaction->t_tid == cc->cc_tid) {
+		jh->b_cp_transaction->t_cp_written++;
 		jbd2_uncheckpoint_locked(jh);
 		detached = jbd2_detach_locked(jh);
 	}
@@ -341,9 +345,15 @@ static void release_locked(journal_t *j)
 /* Only held buffers are left on the way: commit their holder. */
 static int force_holder(journal_t *j, tid_t tid)
 {
+	transaction_t *oldest;
 	int err;
 
 	counter_inc(&j->j_stats.js_forced_by_space);
+	mutex_lock(&j->j_list_lock);
+	oldest = TAILQ_FIRST(&j->j_checkpoint_transactions);
+	if (oldest != NULL)
+		oldest->t_cp_forced++;
+	mutex_unlock(&j->j_list_lock);
 	err = jbd2_log_wait_commit(j, tid);
 	if (err != 0)
 		return err;

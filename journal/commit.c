@@ -400,8 +400,10 @@ static void settle(transaction_t *t, struct journal_head *jh, bool logged)
 	jh->b_logged = false;
 	jbd2_unfile_locked(jh);
 	/* An older committed copy is superseded, or its block was freed. */
-	if (!reserved && jh->b_cp_transaction != NULL)
+	if (!reserved && jh->b_cp_transaction != NULL) {
+		jh->b_cp_transaction->t_cp_dropped++;
 		jbd2_uncheckpoint_locked(jh);
+	}
 	if (logged) {
 		jh->b_cp_transaction = t;
 		TAILQ_INSERT_TAIL(&t->t_checkpoint_list, jh, b_cpnext);
@@ -470,6 +472,7 @@ static void finish_locked(journal_t *j, transaction_t *t)
 
 	mutex_assert_held(&j->j_state_lock);
 	t->t_state = T_FINISHED;
+	jbd2_trace_end_locked(j, t);
 	j->j_committing_transaction = NULL;
 	j->j_done_sequence = t->t_tid;
 	mutex_lock(&j->j_list_lock);
@@ -497,17 +500,21 @@ void jbd2_commit_transaction_locked(journal_t *j)
 	ASSERT(j->j_committing_transaction == NULL);
 	if (t == NULL)
 		return;
+	jbd2_run_begin_locked(j, t);
 	lock_down_locked(j, t);
 	switch_running_locked(j, t);
 	mutex_unlock(&j->j_state_lock);
+	jbd2_run_flushing(j, t);
 
 	settle_list(t, JH_RESERVED, false);
 	write_ordered_data(j, t);
+	jbd2_run_logging(j, t);
 	err = make_durable(j, t);
 	if (err == 0)
 		note_durable(j, t, now_ns() - start_ns);
 	else
 		jbd2_journal_abort(j, err);
+	jbd2_run_end(j, t);
 	logged = err == 0 && jbd2_has_log(j);
 	settle_list(t, JH_METADATA, logged);
 	settle_list(t, JH_FORGET, false);
@@ -584,6 +591,7 @@ int jbd2_start_commit_locked(journal_t *j, tid_t tid)
 	if (running != NULL && running->t_tid == tid) {
 		if (!tid_geq(j->j_commit_request, tid)) {
 			j->j_commit_request = tid;
+			running->t_requested_ns = stat_ns();
 			cond_signal(&j->j_wait_commit);
 		}
 		return 1;

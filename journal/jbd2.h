@@ -296,6 +296,11 @@ struct jbd2_stats {
 	struct hist js_wait_locked_ns;
 	struct hist js_flush_ns;
 	struct hist js_log_ns;
+	/* sums over all commits, as in the kernel's transaction_stats_s */
+	counter_t js_requested; /* commits that somebody asked for */
+	counter_t js_wait_ns, js_request_delay_ns, js_running_ns;
+	counter_t js_locked_ns, js_flushing_ns, js_logging_ns;
+	counter_t js_blocks; /* changed buffers and log blocks promised to handles */
 	uint64_t js_longest_ns[JBD2_LONGEST]; /* [j_list_lock] */
 	tid_t js_longest_tid[JBD2_LONGEST];   /* [j_list_lock] */
 };

@@ -86,6 +86,17 @@ enum t_state { T_RUNNING, T_LOCKED, T_FLUSH, T_COMMIT, T_COMMIT_FLUSH, T_CALLBAC
 STAILQ_HEAD(commit_cb_queue, jbd2_commit_cb);
 TAILQ_HEAD(jbd2_inode_queue, jbd2_inode);
 
+/* Where the time of a transaction went, as the kernel's struct transaction_run_stats_s. */
+struct jbd2_run_stats {
+	uint64_t rs_wait_ns;	      /* longest wait of a handle for its beginning */
+	uint64_t rs_request_delay_ns; /* from the request for its commit to the commit's start */
+	uint64_t rs_running_ns;
+	uint64_t rs_locked_ns;
+	uint64_t rs_flushing_ns; /* ordered data */
+	uint64_t rs_logging_ns;	 /* from there to the end, flushes included */
+	uint64_t rs_phase_ns;	 /* when the current phase began */
+};
+
 struct jbd2_transaction {
 	journal_t *t_journal;  /* [const after init] */
 	tid_t t_tid;	       /* [const after init] */
@@ -102,9 +113,15 @@ struct jbd2_transaction {
 	struct jh_queue t_lists[JH_LISTS]; /* [j_list_lock] */
 	struct jh_queue t_checkpoint_list; /* [j_list_lock] */
 	struct revoke_table t_revoke;
-	struct jbd2_inode_queue t_inode_list;	/* [j_list_lock] */
-	struct commit_cb_queue t_callbacks;	/* [j_list_lock] */
-	bool t_synchronous;			/* [j_state_lock] somebody waits for it */
+	struct jbd2_inode_queue t_inode_list; /* [j_list_lock] */
+	struct commit_cb_queue t_callbacks;   /* [j_list_lock] */
+	bool t_synchronous;		      /* [j_state_lock] somebody waits for it */
+	uint64_t t_requested_ns;	      /* [j_state_lock] when its commit was asked for */
+	struct jbd2_run_stats t_run;	      /* [j_state_lock, then commit thread] */
+	uint64_t t_cp_start_ns;		      /* [j_list_lock] its first checkpoint; 0: none */
+	unsigned t_cp_written;		      /* [j_list_lock] buffers written home */
+	unsigned t_cp_dropped;		      /* [j_list_lock] buffers superseded or freed */
+	unsigned t_cp_forced;		      /* [j_list_lock] commits that its checkpoint forced */
 	TAILQ_ENTRY(jbd2_transaction) t_cpnext; /* [j_list_lock] */
 };
 
@@ -122,6 +139,7 @@ struct jbd2_handle {
 	bool h_reserved;	      /* [owner thread] not started yet */
 	bool h_sync;		      /* [owner thread] */
 	uint64_t h_start_ns;	      /* [owner thread] */
+	int h_requested;	      /* [owner thread] credits it asked for */
 };
 
 /* ---- The journal ---- */
@@ -377,7 +395,21 @@ struct fc_scan {
 /* Scan the area's bytes, which stay alive as long as the records. 0, or a negative errno for a format that is not known. */
 int jbd2_fc_scan(struct fc_scan *fs, const uint8_t *area, uint32_t blocks, uint32_t block_bytes);
 
-/* ---- stats (journal.c) ---- */
+/* ---- stats.c ---- */
+
 void jbd2_note_commit(journal_t *j, tid_t tid, uint64_t ns);
+/* The phases of a commit, each called when it begins; of run_begin and run_locked j_state_lock is held. */
+void jbd2_run_begin_locked(journal_t *j, transaction_t *t);
+void jbd2_run_flushing(journal_t *j, transaction_t *t);
+void jbd2_run_logging(journal_t *j, transaction_t *t);
+/* Also on failure; t still has its counts. */
+void jbd2_run_end(journal_t *j, transaction_t *t);
+void jbd2_trace_end_locked(const journal_t *j, const transaction_t *t);
+/* A handle that has waited since then joins t. */
+void jbd2_run_waited_locked(transaction_t *t, uint64_t since_ns);
+/* The outermost stop of a handle whose transaction is open. */
+void jbd2_trace_handle(const handle_t *h);
+/* The last buffer of t has left its checkpoint list. */
+void jbd2_trace_checkpoint(const journal_t *j, const transaction_t *t);
 
 #endif

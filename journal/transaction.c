@@ -307,6 +307,7 @@ static int running_locked(journal_t *j, const struct demand *d, transaction_t **
 /* On success the transaction is pinned and its credits are taken. */
 static int join_slowly(journal_t *j, struct demand *d, transaction_t **result)
 {
+	uint64_t since_ns = stat_ns();
 	int err = 0;
 
 	lock_assert_none_from(LOCK_RANK_PAGE);
@@ -321,6 +322,7 @@ static int join_slowly(journal_t *j, struct demand *d, transaction_t **result)
 		atomic_fetch_add_explicit(&j->j_gate, 1, memory_order_acq_rel);
 		why = try_join(j, t, d);
 		if (why == JOIN_OK) {
+			jbd2_run_waited_locked(t, since_ns);
 			*result = t;
 			break;
 		}
@@ -353,6 +355,7 @@ static int revoke_room(const journal_t *j, unsigned revokes)
 static void handle_set_credits(handle_t *h, unsigned credits, unsigned revokes)
 {
 	h->h_credits = (int)credits;
+	h->h_requested = (int)credits;
 	h->h_extra_credits = revoke_room(h->h_journal, revokes);
 	h->h_revoke_credits = (int)revokes;
 	h->h_revoke_used = 0;
@@ -482,6 +485,7 @@ handle_t *jbd2_journal_reserve(journal_t *j, unsigned credits)
 		return ERR_PTR(err);
 	}
 	h->h_credits = (int)credits;
+	h->h_requested = (int)credits;
 	h->h_reserved = true;
 	return h;
 }
@@ -572,6 +576,7 @@ int jbd2_journal_extend(handle_t *h, unsigned credits, unsigned revokes)
 		return 1;
 	}
 	h->h_credits += (int)credits;
+	h->h_requested += (int)credits;
 	h->h_extra_credits += extra;
 	h->h_revoke_credits = (int)all_revokes;
 	return 0;
@@ -644,6 +649,7 @@ int jbd2_journal_stop(handle_t *h)
 		return jbd2_handle_aborted(h) ? -EROFS : 0;
 	if (open) {
 		tid = h->h_transaction->t_tid;
+		jbd2_trace_handle(h);
 		handle_leave(h);
 	}
 	current_handle = NULL;

@@ -5,9 +5,9 @@
 set -euo pipefail
 what=${1:-test}
 packages=(gcc make cmake ninja-build pkg-config libfuse3-dev fuse3 liburing-dev libext2fs-dev comerr-dev
-	libbsd-dev libblkid-dev libseccomp-dev libcap-ng-dev check e2fsprogs)
+	libbsd-dev libblkid-dev libseccomp-dev libcap-ng-dev systemtap-sdt-dev check e2fsprogs)
 if [ "$what" = test ]; then
-	packages+=(ccache rsync patch procps clang-format-14 clang-tidy-14 shellcheck acl attr fuse2fs bc python3 fio gnuplot-nox)
+	packages+=(ccache rsync patch procps clang-format-14 clang-tidy-14 shellcheck binutils acl attr fuse2fs bc python3 fio gnuplot-nox)
 fi
 
 have() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }

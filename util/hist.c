@@ -25,18 +25,15 @@ static uint64_t bucket_bound(const struct hist *h, unsigned i)
 	return (UINT64_C(1) << i) - 1;
 }
 
+#ifndef EXT4D_NO_STATS
 void hist_add(struct hist *h, uint64_t value)
 {
-	uint64_t max = counter_read(&h->h_max);
-
 	counter_inc(&h->h_bucket[bucket_of(value)]);
 	counter_inc(&h->h_count);
 	counter_add(&h->h_sum, value);
-	while (value > max &&
-	       !atomic_compare_exchange_weak_explicit(&h->h_max, &max, value, memory_order_relaxed,
-						      memory_order_relaxed))
-		;
+	counter_max(&h->h_max, value);
 }
+#endif
 
 uint64_t hist_count(const struct hist *h)
 {

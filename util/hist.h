@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef UTIL_HIST_H
 #define UTIL_HIST_H
-/* Log2 histograms and counters that any thread may update at any time (relaxed atomics). */
+/*
+ * Log2 histograms and counters that any thread may update at any time (relaxed atomics). They are for whoever looks at them: no
+ * decision rests on one. A build with EXT4D_NO_STATS has none, to measure what they cost.
+ */
 
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#include "util/time.h"
 
 #define HIST_BUCKETS 48
 
@@ -17,7 +22,6 @@ struct hist {
 	_Atomic uint64_t h_max;			 /* [atomic] */
 };
 
-void hist_add(struct hist *h, uint64_t value);
 uint64_t hist_count(const struct hist *h);
 uint64_t hist_mean(const struct hist *h);
 /* The upper bound of the bucket in which the given per cent of all values is reached. */
@@ -28,10 +32,53 @@ void hist_reset(struct hist *h);
 
 typedef _Atomic uint64_t counter_t;
 
+#ifndef EXT4D_NO_STATS
+void hist_add(struct hist *h, uint64_t value);
+
 static inline void counter_add(counter_t *c, uint64_t n)
 {
 	atomic_fetch_add_explicit(c, n, memory_order_relaxed);
 }
+
+/* Raise c to n if that is more. */
+static inline void counter_max(counter_t *c, uint64_t n)
+{
+	uint64_t max = atomic_load_explicit(c, memory_order_relaxed);
+
+	while (n > max && !atomic_compare_exchange_weak_explicit(c, &max, n, memory_order_relaxed,
+								 memory_order_relaxed))
+		;
+}
+
+/* now_ns(), where only statistics need it. */
+static inline uint64_t stat_ns(void)
+{
+	return now_ns();
+}
+#else
+static inline void hist_add(struct hist *h, uint64_t value)
+{
+	(void)h;
+	(void)value;
+}
+
+static inline void counter_add(counter_t *c, uint64_t n)
+{
+	(void)c;
+	(void)n;
+}
+
+static inline void counter_max(counter_t *c, uint64_t n)
+{
+	(void)c;
+	(void)n;
+}
+
+static inline uint64_t stat_ns(void)
+{
+	return 0;
+}
+#endif
 
 static inline void counter_inc(counter_t *c)
 {

@@ -2,6 +2,7 @@
 /*
  * test_commit.c - what a commit and a checkpoint write, in which order, and what they leave alone.
  */
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "tests/lib/prng.h"
@@ -9,6 +10,7 @@
 #include "tests/lib/testlib.h"
 #include "tests/unit/journal/fixture.h"
 #include "tests/unit/journal/probe.h"
+#include "util/trace.h"
 
 #define EVENTS_MAX 4096u
 
@@ -509,11 +511,68 @@ START_TEST(statistics_are_printed)
 	out = open_memstream(&text, &n);
 	jbd2_print_info(f.f_j, out);
 	fclose(out);
-	ck_assert_ptr_nonnull(strstr(text, "7 transactions, each up to 255 blocks"));
-	ck_assert_ptr_nonnull(strstr(text, "us transaction commit time, deviation"));
+	ck_assert_ptr_nonnull(
+		strstr(text, "7 transactions (0 requested), each up to 255 blocks\n"));
+	ck_assert_ptr_nonnull(strstr(text, "us average transaction commit time\n"));
+	ck_assert_ptr_nonnull(strstr(text, "  1 handles per transaction\n"));
+	ck_assert_ptr_nonnull(strstr(text, "  1 logged blocks per transaction\n"));
+	ck_assert_ptr_nonnull(strstr(text, "  deviation "));
+	ck_assert_ptr_nonnull(strstr(text, "commit_ns count 7 "));
 	ck_assert_ptr_nonnull(strstr(text, "longest commit 5:"));
 	ck_assert_ptr_null(strstr(text, "longest commit 6:"));
 	free(text);
+	ck_assert_int_eq(fx_unload(&f), 0);
+	fx_close(&f);
+}
+END_TEST
+
+/* The text is in what follows *at, which moves behind it. */
+__attribute__((format(printf, 2, 3))) static void expect_event(const char **at, const char *fmt,
+							       ...)
+{
+	char text[160];
+	const char *found;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	found = strstr(*at, text);
+	ck_assert_msg(found != NULL, "no \"%s\" in\n%s", text, *at);
+	*at = found + strlen(text);
+}
+
+/* One transaction from its beginning to the checkpoint, as its events tell it. */
+START_TEST(events_follow_a_transaction)
+{
+	static char text[8192];
+	struct fixture f;
+	const char *at = text;
+	handle_t *h;
+	tid_t tid;
+
+	fx_format(&f, &shape_1k);
+	fx_load(&f);
+	ck_assert_int_eq(trace_set_events("all"), 0);
+	h = fx_start(&f, 4);
+	tid = jbd2_handle_tid(h);
+	fx_write(&f, h, FX_META, 1);
+	ck_assert_int_eq(jbd2_journal_stop(h), 0);
+	ck_assert_int_eq(jbd2_journal_flush(f.f_j), 0);
+	text[trace_read(text, sizeof(text) - 1)] = '\0';
+	expect_event(&at, "jbd2_handle_stats: dev 0,0 tid %u type 0 line_no 0 interval ", tid);
+	expect_event(&at, " sync 0 requested_blocks 4 dirtied_blocks 1\n");
+	expect_event(&at, "jbd2_start_commit: dev 0,0 transaction %u sync 0\n", tid);
+	expect_event(&at, "jbd2_commit_locking: dev 0,0 transaction %u sync 0\n", tid);
+	expect_event(&at, "jbd2_commit_flushing: dev 0,0 transaction %u sync 0\n", tid);
+	expect_event(&at, "jbd2_commit_logging: dev 0,0 transaction %u sync 0\n", tid);
+	expect_event(&at, "jbd2_run_stats: dev 0,0 tid %u wait 0 request_delay 0 running ", tid);
+	expect_event(&at, " handle_count 1 blocks ");
+	expect_event(&at, " blocks_logged 3\n");
+	expect_event(&at, "jbd2_end_commit: dev 0,0 transaction %u sync 0 head %u\n", tid, tid);
+	expect_event(&at, "jbd2_checkpoint_stats: dev 0,0 tid %u chp_time ", tid);
+	expect_event(&at, " forced_to_close 0 written 1 dropped 0\n");
+	ck_assert_int_eq(trace_set_events("none"), 0);
 	ck_assert_int_eq(fx_unload(&f), 0);
 	fx_close(&f);
 }
@@ -735,6 +794,7 @@ int main(void)
 	tcase_add_loop_test(tc, the_log_wraps_many_times, 0, FX_SHAPES);
 	tcase_add_test(tc, version_1_is_replayed_and_upgraded);
 	tcase_add_test(tc, statistics_are_printed);
+	tcase_add_test(tc, events_follow_a_transaction);
 	tcase_add_loop_test(tc, an_io_error_aborts_and_nothing_more_is_written, 0, 6);
 	tcase_add_test(tc, an_abort_with_an_open_handle_drops_its_changes);
 	tcase_add_test(tc, an_abort_may_come_under_any_lock);
