@@ -2,7 +2,7 @@
 # Sourced by the scripts of bench/: set-up, scratch space, clean-up.
 set -euo pipefail
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-BUILD=$TOP/build/release
+BUILD=${EXT4D_BUILD:-$TOP/build/release}
 EXT4D=$BUILD/ext4d
 
 # Installs what is missing and builds the release preset, saying what it does.

@@ -137,7 +137,7 @@ def main(argv):
     check_room(out)
     work = tempfile.mkdtemp(prefix="ext4d-bench.", dir=os.environ.get("TMPDIR"))
     os.mkdir(os.path.join(work, "ram"))
-    suite = Suite(args, work, TOP, os.path.join(TOP, "build", "release"))
+    suite = Suite(args, work, TOP, os.environ.get("EXT4D_BUILD") or os.path.join(TOP, "build", "release"))
     try:
         check_machine(suite)
         open_target(suite, args)

@@ -27,6 +27,6 @@ fi
 command -v python3 >/dev/null || { echo "run.sh: python3 is not installed"; exit 2; }
 # Mounts are seen by this run only: nothing of it is in anybody's way, and nobody's copy keeps one alive.
 if [ "$(id -u)" -eq 0 ]; then
-	exec unshare -m --propagation private python3 "$TOP/bench/run.py" "${args[@]}"
+	exec unshare -m --propagation private python3 -B "$TOP/bench/run.py" "${args[@]}"
 fi
-exec python3 "$TOP/bench/run.py" "${args[@]}"
+exec python3 -B "$TOP/bench/run.py" "${args[@]}"

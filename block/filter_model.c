@@ -7,10 +7,14 @@
  * device has a queue of slots and one mechanism behind it: a request waits for a slot, then for the
  * mechanism, which it keeps for its seek and its transfer (or 1/IOPS if that is longer), and ends
  * after the latency, in which the mechanism serves others. A flush waits for all and stops all.
+ * As in the block layer only mp_nr_requests may be on their way: whoever submits more waits, which
+ * is what congestion means to writeback. A completion that submits does not wait.
  *
  * Invariants: (1) no request ends before the one whose place in the mechanism it waited for, but
- * for the latency. (2) m_slot_free_ns holds mp_queue_depth times.
- * Locking: mo_lock (no rank) for the members' times, never held over I/O or a completion.
+ * for the latency. (2) m_slot_free_ns holds mp_queue_depth times. (3) a request counts in
+ * mo_in_flight from before it goes down until just before its end is told.
+ * Locking: mo_lock (no rank) for the members' times and mo_in_flight, never held over I/O or a
+ * completion.
  */
 #include "block/filter_model.h"
 
@@ -29,6 +33,7 @@
 #define USEC UINT64_C(1000)
 #define MSEC UINT64_C(1000000)
 #define MB UINT64_C(1000000)
+#define NR_REQUESTS 128u /* as queue/nr_requests of the kernel */
 
 struct member {
 	uint64_t m_busy_until_ns; /* the mechanism */
@@ -43,7 +48,10 @@ struct model {
 	struct mutex mo_lock;
 	unsigned mo_nmembers;	  /* [const after init] */
 	struct member *mo_member; /* [mo_lock] */
+	unsigned mo_in_flight;	  /* [mo_lock] */
+	struct cond mo_room;	  /* fewer than mp_nr_requests are in flight */
 	counter_t mo_seeks;	  /* [atomic] */
+	counter_t mo_congested;	  /* [atomic] times that a submitter waited */
 	counter_t mo_busy_ns;	  /* [atomic] time of the mechanisms */
 };
 
@@ -53,6 +61,8 @@ struct model_child {
 	struct bio *ch_parent;
 	struct model *ch_model;
 };
+
+static __thread bool in_completion; /* [owner thread] may not wait for others to complete */
 
 static const struct {
 	const char *name;
@@ -188,15 +198,44 @@ static uint64_t charge_bio_locked(struct model *mo, const struct bio *bio, uint6
 
 /* ---- Requests ---- */
 
+/* Room for n more, which then count as in flight. True: it had to be waited for. */
+static bool get_requests(struct model *mo, unsigned n)
+{
+	unsigned max = mo->mo_params.mp_nr_requests;
+	bool waits;
+
+	mutex_lock(&mo->mo_lock);
+	waits = max > 0 && mo->mo_in_flight >= max && !in_completion;
+	if (waits)
+		counter_inc(&mo->mo_congested);
+	while (waits && mo->mo_in_flight >= max)
+		cond_wait(&mo->mo_room, &mo->mo_lock);
+	mo->mo_in_flight += n;
+	mutex_unlock(&mo->mo_lock);
+	return waits;
+}
+
+static void put_request(struct model *mo)
+{
+	mutex_lock(&mo->mo_lock);
+	mo->mo_in_flight--;
+	cond_signal(&mo->mo_room);
+	mutex_unlock(&mo->mo_lock);
+}
+
 static void end_child(struct delay_item *item)
 {
 	struct model_child *child =
 		(struct model_child *)((uint8_t *)item - offsetof(struct model_child, ch_delay));
 	struct bio *parent = child->ch_parent;
 	int status = child->ch_bio.bi_status;
+	bool nested = in_completion;
 
+	put_request(child->ch_model);
 	free(child);
+	in_completion = true;
 	bio_endio(parent, status);
+	in_completion = nested;
 }
 
 static void child_end_io(struct bio *bio)
@@ -214,6 +253,7 @@ static void submit_until(struct model *mo, struct bio *parent, uint64_t deadline
 	struct bio *bio;
 
 	if (child == NULL) {
+		put_request(mo);
 		bio_endio(parent, -ENOMEM);
 		return;
 	}
@@ -236,6 +276,8 @@ static void model_submit(struct blkdev *bd, struct bio **bios, unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t deadline;
 
+		if (get_requests(mo, 1))
+			arrival = delayq_now(mo->mo_queue);
 		mutex_lock(&mo->mo_lock);
 		deadline = charge_bio_locked(mo, bios[i], arrival);
 		mutex_unlock(&mo->mo_lock);
@@ -247,8 +289,10 @@ void model_submit_charged(struct blkdev *bd, struct bio **bios, unsigned n,
 			  const struct model_cost *cost)
 {
 	struct model *mo = model_of(bd);
-	uint64_t deadline = delayq_now(mo->mo_queue);
+	uint64_t deadline;
 
+	(void)get_requests(mo, n);
+	deadline = delayq_now(mo->mo_queue);
 	mutex_lock(&mo->mo_lock);
 	deadline = charge_phase_locked(mo, false, cost->mc_read, deadline);
 	deadline = charge_phase_locked(mo, true, cost->mc_write, deadline);
@@ -265,6 +309,7 @@ static void model_close(struct blkdev *bd)
 
 	delayq_destroy(mo->mo_queue);
 	filter_close_lower(bd);
+	cond_destroy(&mo->mo_room);
 	mutex_destroy(&mo->mo_lock);
 	free(mo->mo_member);
 	free(mo);
@@ -277,6 +322,7 @@ static void model_stats(struct blkdev *bd,
 
 	emit(arg, "seeks", counter_read(&mo->mo_seeks));
 	emit(arg, "busy_ns", counter_read(&mo->mo_busy_ns));
+	emit(arg, "congested", counter_read(&mo->mo_congested));
 }
 
 static const struct blkdev_ops model_ops = {
@@ -338,6 +384,7 @@ struct blkdev *model_open(struct blkdev *lower, const struct model_params *param
 		goto out_members;
 	}
 	mutex_init(&mo->mo_lock, LOCK_RANK_NONE);
+	cond_init(&mo->mo_room);
 	return &mo->mo_bd;
 
 out_members:
@@ -377,6 +424,8 @@ static int parse_value(struct model_params *mp, const struct filter_args *args, 
 		mp->mp_flush_ns = value * USEC;
 	else if (strcmp(key, "qd") == 0 && value >= 1 && value <= MODEL_DEPTH_MAX)
 		mp->mp_queue_depth = (unsigned)value;
+	else if (strcmp(key, "nr_requests") == 0 && value <= UINT32_MAX)
+		mp->mp_nr_requests = (unsigned)value;
 	else
 		return filter_bad_argument(args, i);
 	return 0;
@@ -384,18 +433,20 @@ static int parse_value(struct model_params *mp, const struct filter_args *args, 
 
 struct blkdev *model_filter_open(struct blkdev *lower, const struct filter_args *args)
 {
-	struct model_params params = {.mp_queue_depth = 1};
+	struct model_params params = {.mp_queue_depth = 1, .mp_nr_requests = NR_REQUESTS};
 
 	for (unsigned i = 0; i < args->fa_n; i++) {
 		const struct model_params *preset = model_preset(args->fa_key[i]);
 		int err = 0;
 
-		if (args->fa_value[i] == NULL && preset != NULL)
+		if (args->fa_value[i] == NULL && preset != NULL) {
 			params = *preset;
-		else if (args->fa_value[i] == NULL)
+			params.mp_nr_requests = NR_REQUESTS;
+		} else if (args->fa_value[i] == NULL) {
 			err = filter_bad_argument(args, i);
-		else
+		} else {
 			err = parse_value(&params, args, i);
+		}
 		if (err != 0)
 			return ERR_PTR(err);
 	}

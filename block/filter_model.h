@@ -18,6 +18,7 @@ struct model_params {
 	uint64_t mp_seek_ns;	 /* when a request does not begin where the last one ended */
 	uint64_t mp_flush_ns;	 /* of a flush, and of a FUA write on top of its own */
 	unsigned mp_queue_depth; /* requests that the device works on at once; 0: 1 */
+	unsigned mp_nr_requests; /* requests that may be on their way; who submits more waits */
 };
 
 /* What one request costs one member of an array. */

@@ -24,6 +24,10 @@ EMULATED = {
                         "latency_us=100:flush_us=1000:qd=32",
               "write_bps": 180000000, "read_bps": 250000000, "write_iops": 20000, "read_iops": 30000,
               "text": "an SSD of 2013 at 3 Gb/s: 180 MB/s, 20000 write IOPS, flush 1 ms"},
+    "emmc": {"filter": "model:read_bw=150000000:write_bw=40000000:read_iops=6000:write_iops=800:latency_us=200:"
+                       "flush_us=3000:qd=32:nr_requests=64",
+             "write_bps": 40000000, "read_bps": 150000000, "write_iops": 800, "read_iops": 6000,
+             "text": "eMMC: 40 MB/s, 800 write and 6000 read IOPS, flush 3 ms, 64 requests"},
     "sdcard": {"filter": "model:sdcard", "write_bps": 25000000, "read_bps": 80000000, "write_iops": 600,
                "read_iops": 2500, "text": "an SD card: 25 MB/s, 600 write IOPS, flush 6 ms"},
     "usb2": {"filter": "model:usb2", "write_bps": 28000000, "read_bps": 34000000, "write_iops": 1200,

@@ -25,6 +25,7 @@ class Balance(Experiment):
                       (900, 124.875, 125.5))]}
     fits = "hdd"
     guess = {"smoke": 3, "quick": 14, "default": 30, "full": 120}
+    THROTTLES = ("2009", "ioless")
     LIMIT_MIB = {"smoke": 12, "quick": 60, "default": 120, "full": 600}
 
     def setup(self):
@@ -35,7 +36,7 @@ class Balance(Experiment):
         while limit > 8 and limit * 2 > room * 8 // 10:
             limit //= 2
         self.limit_mib = limit
-        self.sizes = [s * limit // LIMIT for s in SIZES]
+        self.sizes = [s * limit // LIMIT for s in (SIZES if self.suite.mode != "smoke" else SIZES[1:5:3])]
         self.record.head["workload"] = f"fio rw=write bs=4k, ioengine=psync and mmap, {self.sizes[0]} to {self.sizes[-1]} MiB"
         self.record.head["scale"] = f"dirty limit {limit} MiB instead of {LIMIT}: sizes of the seed times {limit / LIMIT:g}"
         self.curves = {}
@@ -45,7 +46,7 @@ class Balance(Experiment):
         common = {"dirty_bytes": self.limit_mib * MIB, "dirty_background_bytes": self.limit_mib * MIB // 2}
         options = f"cache={max(self.limit_mib * 5 // 2, 32)}m"
         made = [self.own(f"{name}, {throttle}", {"balance_order": order, "throttle": throttle}, options, **common)
-                for throttle in ("2009", "ioless") for name, order in (("new", "bdi_first"), ("old", "global_first"))]
+                for throttle in self.THROTTLES[:1 if self.suite.mode == "smoke" else 2] for name, order in (("new", "bdi_first"), ("old", "global_first"))]
         return made + self.peers(options=options)
 
     def step(self, run):
@@ -82,17 +83,17 @@ class Balance(Experiment):
 
     def finish(self):
         r = self.record
-        for throttle in ("2009", "ioless"):
+        for throttle in self.THROTTLES:
             new, old = f"new, {throttle}", f"old, {throttle}"
             calls, reads, flips = plots.sums(r, new, "wb.balance_full", "wb.global_reads", "wb.dirty_exceeded_set")
             old_calls, old_reads, old_flips = plots.sums(r, old, "wb.balance_full", "wb.global_reads", "wb.dirty_exceeded_set")
-            r.claim(f"throttle={throttle}: fewer reads of shared counters for each look",
+            self.claim(f"throttle={throttle}: fewer reads of shared counters for each look",
                     reads / calls < old_reads / old_calls if calls and old_calls else None,
                     f"{reads / max(calls, 1):.2f} against {old_reads / max(old_calls, 1):.2f} ({calls} and {old_calls} looks), "
                     f"dirty_exceeded set {flips} against {old_flips} times")
         self.claim_near_limit()
         for engine, label in (("psync", "write(2)"), ("mmap", "mmap")):
-            for throttle in ("2009", "ioless"):
+            for throttle in self.THROTTLES:
                 series = [self.series(v, rows) for (e, _), (v, rows) in self.curves.items()
                           if e == engine and (v.setting is None or v.setting.endswith(throttle))]
                 r.plot(f"curve_{engine}_{throttle}", f"{label}, throttle={throttle}", "lines", axis("size", "MiB"), axis("throughput", "MiB/s"),
@@ -115,7 +116,7 @@ class Balance(Experiment):
                 worse += difference < -noise
         values = [len(x["values"]) for m in self.record.metrics.values() for x in m.results.values()]
         shown = None if not values or max(values) < 3 else True if better and not worse else False if worse else None
-        self.record.claim("throttle=2009: higher throughput near the limit, none lower beyond noise (write(2))", shown, ", ".join(texts) or "not measured")
+        self.claim("throttle=2009: higher throughput near the limit, none lower beyond noise (write(2))", shown, ", ".join(texts) or "not measured")
 
     @staticmethod
     def series(v, rows):

@@ -64,11 +64,11 @@ class Budget(Experiment):
         r = self.record
         low, negative, requests = plots.sums(r, "new", "nr_to_write_min", "negative_exits", "wb.request_bytes_count")
         old_low, old_negative, old_requests = plots.sums(r, "old", "nr_to_write_min", "negative_exits", "wb.request_bytes_count")
-        r.claim("the budget is never overdrawn with before_add", low >= 0 and negative == 0,
+        self.claim("the budget is never overdrawn with before_add", low >= 0 and negative == 0,
                 f"lowest nr_to_write {low} against {old_low}, calls below 0: {negative} against {old_negative}")
         metric = r.metrics.get("durable")
         new, old = metric and metric.median("ext4d", "new"), metric and metric.median("ext4d", "old")
-        r.claim("more MB/s", new > old if new and old else None,
+        self.claim("more MB/s", new > old if new and old else None,
                 f"{plots.percent(new, old)}; requests {requests} against {old_requests}")
         labels = {"new": "before_add (new)", "old": "after_add (old)"}
         categories, series = plots.hist_bars(r, "request_bytes", ("new", "old"), labels)

@@ -95,9 +95,9 @@ class SyncPasses(Experiment):
         if n:
             new, old = self.metric(n).median("ext4d", "new"), self.metric(n).median("ext4d", "old")
             text = f"with sync_inode_commit=each the sync after the reads is at least 5 times faster ({n} files)"
-            r.claim(text, old >= 5 * new if new and old else None, f"{new:.1f} ms against {old:.1f} ms: {old / new:.1f} times")
+            self.claim(text, old >= 5 * new if new and old else None, f"{new:.1f} ms against {old:.1f} ms: {old / new:.1f} times")
         commits, old_commits = (plots.sums(r, s, "sync_inode_commits")[0] for s in ("new", "old"))
-        r.claim("the inodes force fewer commits", commits < old_commits, f"{commits} against {old_commits}")
+        self.claim("the inodes force fewer commits", commits < old_commits, f"{commits} against {old_commits}")
         labels = {"new": "async_then_wait, each (new)", "old": "wait_only, each (old)", "new, end": "async_then_wait, end",
                   "old, end": "wait_only, end"}
         for phase in PHASES:

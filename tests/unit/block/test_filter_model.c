@@ -93,6 +93,33 @@ START_TEST(queue_depth_overlaps_latency)
 }
 END_TEST
 
+/* The device is real time here: what is judged is the order of events. */
+START_TEST(a_submitter_waits_while_too_many_requests_are_in_flight)
+{
+	struct model_params mp = {
+		.mp_latency_ns = 20 * MSEC, .mp_queue_depth = 1, .mp_nr_requests = 2};
+	struct blkdev *bd = model_open(mem_open(SIZE, 512, NULL), &mp, false);
+	struct iovec iov = {buf, 4096};
+	struct bio bios[6];
+
+	atomic_store(&ended, 0);
+	for (unsigned i = 0; i < 6; i++) {
+		bios[i] = (struct bio){.bi_op = REQ_OP_WRITE,
+				       .bi_offset_bytes = i * 4096,
+				       .bi_len_bytes = 4096,
+				       .bi_iov = &iov,
+				       .bi_iovcnt = 1,
+				       .bi_end_io = count_end};
+		blk_submit_one(bd, &bios[i]);
+		/* All but two before it have ended; the end of one may not be told yet. */
+		ck_assert_uint_ge(atomic_load(&ended) + 2, i);
+	}
+	while (atomic_load(&ended) < 6)
+		usleep(100);
+	blk_close(bd);
+}
+END_TEST
+
 START_TEST(iops_seeks_and_flushes)
 {
 	struct model_params mp = {.mp_write_iops = 1000,
@@ -298,10 +325,11 @@ END_TEST
 
 int main(void)
 {
-	return RUN_TESTS("block/filter_model", bandwidth_latency_and_data,
-			 queue_depth_overlaps_latency, iops_seeks_and_flushes,
-			 real_clock_really_waits, presets_and_options, stripes_are_told_apart,
-			 a_draw_is_reconstructed, neighbours_of_one_submission_are_joined,
-			 plugged_neighbours_are_joined_and_blocking_sends_them_out,
-			 members_work_at_the_same_time);
+	return RUN_TESTS(
+		"block/filter_model", bandwidth_latency_and_data, queue_depth_overlaps_latency,
+		a_submitter_waits_while_too_many_requests_are_in_flight, iops_seeks_and_flushes,
+		real_clock_really_waits, presets_and_options, stripes_are_told_apart,
+		a_draw_is_reconstructed, neighbours_of_one_submission_are_joined,
+		plugged_neighbours_are_joined_and_blocking_sends_them_out,
+		members_work_at_the_same_time);
 }
