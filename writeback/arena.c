@@ -15,10 +15,11 @@
  * Invariants: (1) each frame of a live slab is in exactly one of: a free bit of its chunk, a reserve, in
  * use. (2) A chunk is on a_empty iff all its bits are free, on a_partial iff some but not all are. (3) The
  * sum of free bits of live slabs plus reserved frames plus frames of dead slabs is a_free.
- * Locking: a_lock (ARENA) protects everything; it is dropped while a slab is registered.
+ * Locking: a_lock (ARENA) protects everything; it is dropped while a slab is populated and registered.
  */
 #include "writeback/arena.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,12 +27,18 @@
 #include "util/assert.h"
 #include "util/err.h"
 #include "util/lock.h"
+#include "util/workqueue.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
 
 #define CHUNK_FRAMES 64u
 #define SLAB_BYTES (2u << 20)
 #define SLAB_FRAMES (SLAB_BYTES / PAGE_SIZE)
 #define SLAB_CHUNKS (SLAB_FRAMES / CHUNK_FRAMES)
-#define RUN_MIN 16u	  /* so many frames at once, or in sequence, are worth a chunk */
+#define RUN_MIN 16u /* so many frames at once, or in sequence, are worth a chunk */
+#define AHEAD_FRAMES (32u << 20 >> PAGE_SHIFT)
 #define RESERVED_SHIFT 3u /* at most 1/8 of the arena is set aside for writers */
 
 _Static_assert(CHUNK_FRAMES == 64, "a chunk's free frames are one 64-bit word");
@@ -70,6 +77,9 @@ struct arena {
 	_Atomic uint32_t a_free;		/* [a_lock for changes] */
 	uint64_t a_runs;			/* [a_lock] */
 	uint64_t a_unregistered;		/* [a_lock] */
+	uint64_t a_grown_ahead;			/* [a_lock] */
+	struct workqueue *a_grower; /* [const after arena_grow_ahead] NULL: grow when needed */
+	struct work_item a_grow_work;
 };
 
 static uint32_t frame_of(const struct arena *a, const struct page *page)
@@ -145,8 +155,9 @@ static bool grow_locked(struct arena *a)
 	mutex_unlock(&a->a_lock);
 
 	addr = a->a_base + (size_t)slab * SLAB_BYTES;
-	/* A refusal of huge pages or of registration costs speed only. */
+	/* A refusal of huge pages, of populating or of registration costs speed only. */
 	(void)madvise(addr, SLAB_BYTES, MADV_HUGEPAGE);
+	(void)madvise(addr, SLAB_BYTES, MADV_POPULATE_WRITE);
 	registered = a->a_bd != NULL && blk_register_memory(a->a_bd, addr, SLAB_BYTES) == 0;
 	slab_init_pages(a, slab);
 
@@ -193,6 +204,40 @@ static void shrink_slab_locked(struct arena *a, uint32_t slab)
 	mutex_lock(&a->a_lock);
 	a->a_slabs[slab].s_state = SLAB_DEAD;
 	a->a_live_slabs--;
+}
+
+/* ---- Growing ahead ---- */
+
+/* Few frames are left in the slabs that are there: as many again as are in use should be, within bounds. */
+static bool wants_ahead_locked(const struct arena *a)
+{
+	uint32_t nr_free = atomic_load_explicit(&a->a_free, memory_order_relaxed);
+	uint32_t dead = (a->a_nr_slabs - a->a_live_slabs) * SLAB_FRAMES;
+	uint32_t used = a->a_nr_slabs * SLAB_FRAMES - nr_free;
+	uint32_t want = used < AHEAD_FRAMES ? used : AHEAD_FRAMES;
+
+	return dead > 0 && used > 0 && nr_free - dead < want;
+}
+
+static void grow_work(struct work_item *w)
+{
+	struct arena *a = (struct arena *)((char *)w - offsetof(struct arena, a_grow_work));
+
+	mutex_lock(&a->a_lock);
+	while (wants_ahead_locked(a) && grow_locked(a))
+		a->a_grown_ahead++;
+	mutex_unlock(&a->a_lock);
+}
+
+int arena_grow_ahead(struct arena *a)
+{
+	struct workqueue *wq = workqueue_create("ext4d-arena", 1);
+
+	if (IS_ERR(wq))
+		return PTR_ERR(wq);
+	a->a_grow_work.w_fn = grow_work;
+	a->a_grower = wq;
+	return 0;
 }
 
 /* ---- Reserves ---- */
@@ -317,6 +362,7 @@ static unsigned take_some_locked(struct arena *a, struct frame_reserve *r, unsig
 unsigned arena_alloc(struct arena *a, struct frame_reserve *r, unsigned n, struct page **out)
 {
 	unsigned got = 0;
+	bool ahead;
 
 	mutex_lock(&a->a_lock);
 	while (got < n) {
@@ -327,7 +373,10 @@ unsigned arena_alloc(struct arena *a, struct frame_reserve *r, unsigned n, struc
 		got += more;
 	}
 	atomic_fetch_sub_explicit(&a->a_free, got, memory_order_relaxed);
+	ahead = a->a_grower != NULL && wants_ahead_locked(a);
 	mutex_unlock(&a->a_lock);
+	if (ahead)
+		(void)queue_work(a->a_grower, &a->a_grow_work);
 	for (unsigned i = 0; i < got; i++)
 		atomic_store_explicit(&out[i]->p_count, 1, memory_order_relaxed);
 	return got;
@@ -394,6 +443,7 @@ void arena_get_stats(struct arena *a, struct arena_stats *out)
 	out->as_reserved_frames = a->a_reserved;
 	out->as_runs = a->a_runs;
 	out->as_unregistered_slabs = a->a_unregistered;
+	out->as_grown_ahead = a->a_grown_ahead;
 	mutex_unlock(&a->a_lock);
 }
 
@@ -492,6 +542,8 @@ void arena_destroy(struct arena *a)
 {
 	if (a == NULL || IS_ERR(a))
 		return;
+	if (a->a_grower != NULL)
+		workqueue_destroy(a->a_grower);
 	arena_trim(a, 0);
 	ASSERT_CMP(arena_free_frames(a), ==, arena_total_frames(a));
 	free_arena(a);

@@ -59,10 +59,16 @@ struct arena_stats {
 	uint64_t as_reserved_frames;
 	uint64_t as_runs;		/* whole chunks handed to sequential writers */
 	uint64_t as_unregistered_slabs; /* used without registration */
+	uint64_t as_grown_ahead;	/* slabs that were there before they were needed */
 };
 
 /* Address space for `bytes` (rounded to whole slabs); memory is taken as it is needed. bd: where slabs are registered, NULL: nowhere. ERR_PTR(-ENOMEM). */
 struct arena *arena_create(struct blkdev *bd, uint64_t bytes);
+/*
+ * From now on slabs are taken from the system by a thread before they are needed, as many again as are in use but at most 32 MiB: touching memory for
+ * the first time can cost more than writing it to the device. 0, or -EAGAIN without a thread.
+ */
+int arena_grow_ahead(struct arena *a);
 /* Every frame must be free. */
 void arena_destroy(struct arena *a);
 /*

@@ -60,7 +60,9 @@ static int start_threads(struct wb_domain *wb)
 		wb->wb_wq = NULL;
 		return err;
 	}
-	err = throttle_start(wb);
+	err = arena_grow_ahead(wb->wb_arena);
+	if (err == 0)
+		err = throttle_start(wb);
 	if (err == 0) {
 		err = flusher_start(wb);
 		if (err == 0)

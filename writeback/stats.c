@@ -140,6 +140,7 @@ static void emit_gauges(const struct emitter *e, struct wb_domain *wb)
 	emit(e, "cache_reserved_pages", as.as_reserved_frames);
 	emit(e, "cache_runs", as.as_runs);
 	emit(e, "cache_unregistered_slabs", as.as_unregistered_slabs);
+	emit(e, "cache_slabs_grown_ahead", as.as_grown_ahead);
 	emit(e, "avg_write_bandwidth_pages", wb_avg_bandwidth(wb));
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+/* ext4d-threaded */
 #include "tests/unit/writeback/wb_fixture.h"
 
 #define FRAMES_PER_SLAB 512u
@@ -162,11 +163,37 @@ START_TEST(arena_model)
 }
 END_TEST
 
+START_TEST(arena_takes_memory_before_it_is_needed)
+{
+	struct arena *a = arena_create(NULL, 64 * MIB);
+	struct arena_stats as;
+	struct page *pages[3 * 512];
+	unsigned got = 0;
+
+	ck_assert_int_eq(arena_grow_ahead(a), 0);
+	while (got < 3 * 512)
+		got += arena_alloc(a, NULL, 512, pages + got);
+	/* As much again as is used, and not more: within ten seconds, however busy the machine. */
+	for (unsigned i = 0; i < 10000; i++) {
+		arena_get_stats(a, &as);
+		if (as.as_bytes >= 12 * MIB)
+			break;
+		usleep(1000);
+	}
+	ck_assert_uint_eq(as.as_bytes, 12 * MIB);
+	ck_assert_uint_gt(as.as_grown_ahead, 0);
+	arena_check(a);
+	arena_free(a, pages, got);
+	arena_destroy(a);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS("writeback/arena", arena_hands_out_every_frame_once_and_no_more,
 			 arena_gives_runs_of_adjacent_frames,
 			 arena_lets_two_sequential_writers_each_stay_adjacent,
 			 arena_takes_reserves_back_when_nothing_else_is_left,
-			 arena_grows_as_needed_and_gives_idle_slabs_back, arena_model);
+			 arena_grows_as_needed_and_gives_idle_slabs_back,
+			 arena_takes_memory_before_it_is_needed, arena_model);
 }
