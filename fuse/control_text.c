@@ -395,6 +395,13 @@ static int write_freeze(struct front *f, const struct control_file *cf, const ch
 	return on != 0 ? freezer_freeze(f->f_freezer) : freezer_thaw(f->f_freezer);
 }
 
+/* A text of the reader's own in the log of the device. */
+static int write_mark(struct front *f, const struct control_file *cf, const char *text)
+{
+	(void)cf;
+	return blk_wants_marks(f->f_sb->s_dev) ? blk_mark(f->f_sb->s_dev, text) : -EOPNOTSUPP;
+}
+
 static const char *const write_modes[] = {
 	[BLK_WRITES_PASS] = "pass",
 	[BLK_WRITES_DROP] = "drop",
@@ -481,6 +488,7 @@ const struct control_file control_files[] = {
 	{.cf_name = "device", .cf_print = print_device},
 	{.cf_name = "fuse", .cf_print = print_fuse},
 	{.cf_name = "shutdown", .cf_write = write_shutdown},
+	{.cf_name = "mark", .cf_write = write_mark},
 	{.cf_name = "freeze", .cf_print = print_freeze, .cf_write = write_freeze},
 	{.cf_name = NULL},
 };

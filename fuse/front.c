@@ -12,6 +12,8 @@
 #include "fuse/front.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ext4/inode.h"
@@ -46,6 +48,25 @@ bool front_is_admin(struct front *f, fuse_req_t req)
 	uid_t uid = fuse_req_ctx(req)->uid;
 
 	return uid == 0 || uid == f->f_owner;
+}
+
+void front_mark_durable(struct front *f, const struct inode *inode)
+{
+	struct blkdev *bd = f->f_sb->s_dev;
+	uint32_t pid = current_request->rq_pid;
+	char text[64];
+	int err;
+
+	if (!blk_wants_marks(bd))
+		return;
+	if (inode != NULL)
+		(void)snprintf(text, sizeof(text), "durable pid %" PRIu32 " ino %" PRIu32, pid,
+			       inode->i_ino);
+	else
+		(void)snprintf(text, sizeof(text), "durable pid %" PRIu32 " all", pid);
+	err = blk_mark(bd, text);
+	if (err != 0)
+		log_err("mark in the log of the device: %s", strerror(-err));
 }
 
 void front_reply_err(fuse_req_t req, int err)

@@ -82,6 +82,11 @@ struct inode *front_inode(struct front *f, fuse_ino_t ino);
 struct ns_cred front_cred(fuse_req_t req);
 /* May this caller do what needs privilege: root, or who mounted. */
 bool front_is_admin(struct front *f, fuse_req_t req);
+/*
+ * With a log on the device (blk=log:): mark there that the request being served has made an inode, or everything (NULL), durable.
+ * Before the answer: "durable pid N ino N", "durable pid N all".
+ */
+void front_mark_durable(struct front *f, const struct inode *inode);
 /* Answer with err <= 0. */
 void front_reply_err(fuse_req_t req, int err);
 

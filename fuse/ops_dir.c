@@ -175,6 +175,10 @@ void ops_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file
 {
 	struct inode *inode = front_inode(front_of(req), ino);
 
+	int err = inode != NULL ? ext4_sync_file(inode, datasync != 0) : 0;
+
 	(void)fi;
-	front_reply_err(req, inode != NULL ? ext4_sync_file(inode, datasync != 0) : 0);
+	if (inode != NULL && err == 0)
+		front_mark_durable(front_of(req), inode);
+	front_reply_err(req, err);
 }

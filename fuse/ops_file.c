@@ -285,6 +285,8 @@ static void write_inode(fuse_req_t req, struct inode *inode, struct wb_write *w)
 		front_reply_err(req, n == 0 ? -EIO : (int)n);
 		return;
 	}
+	if ((w->w_flags & (WB_WRITE_SYNC | WB_WRITE_DSYNC)) != 0)
+		front_mark_durable(f, inode);
 	if ((w->w_flags & WB_WRITE_CACHE) == 0 && parking_throttle(req, inode, w->w_pos, (size_t)n))
 		return;
 	fuse_reply_write(req, (size_t)n);
@@ -335,6 +337,8 @@ void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_in
 	since = of->of_err;
 	seen = wb_err_check_and_advance(inode, &since);
 	of->of_err = since;
+	if (err == 0 && seen == 0)
+		front_mark_durable(front_of(req), inode);
 	front_reply_err(req, err != 0 ? err : seen);
 }
 

@@ -154,6 +154,8 @@ static void serve_syncfs(struct front *f, struct request *rq)
 	int err = wb_sync_fs(f->f_sb, true);
 
 	f->f_syncfs_seen = true;
+	if (err == 0)
+		front_mark_durable(f, NULL);
 	raw_reply(f, rq->rq_unique, err);
 }
 

@@ -2,25 +2,32 @@
 /*
  * cut.c - every power cut of a recorded workload.
  *
- * cut [-s SEED] [-n CUTS] [-r ROUNDS] [-j I/N] [WORKLOAD...]
+ * cut [-s SEED] [-n CUTS] [-r ROUNDS] [-j I/N] [-k DIR] [WORKLOAD...]
  * A round runs a workload on a file system in memory whose free blocks are filled with a pattern, records the writes, and
  * then builds the disks that a cut could leave at each point of the record: all that was
  * written, only what a flush covered, all but one, random subsets, the last ones torn at sectors. Each is mounted (recovery), read, compared with the oracle; its final
- * state, if not seen before, is judged by e2fsck; samples are recovered by e2fsck too, and cut again during recovery.
- * At most CUTS disks a workload are tried, spread over the record, but both sides of each commit record are always among them.
+ * state, if not seen before, is judged by e2fsck; samples are recovered by e2fsck too, cut again during recovery, and with -k mounted by the kernel on DIR.
+ * At most CUTS disks a workload are tried, spread over the record, but both sides of each commit record are always among them, and what is durable at
+ * each acknowledgement of a mounted run.
  *
- * Invariants: (1) c_stable holds the writes that are durable at c_pos for certain; (2) a disk is c_stable plus a subset of the rest.
+ * cut -m MNT -l LOG -b BASE WORKLOAD
+ * The same with a workload on a mount of ext4d that records into LOG and whose image was BASE before it was mounted.
+ *
+ * cut -L: the workloads, one a line: name, size of the image in KiB, arguments of mke2fs.
+ *
+ * Invariants: (1) c_stable holds the writes that are durable at the cut for certain; (2) a disk is c_stable plus a subset of the rest.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "block/filter_log.h"
 #include "ext4/inode.h"
+#include "namespace/namespace.h"
 #include "tests/crash/lagdev.h"
 #include "tests/crash/sim.h"
 #include "tests/crash/verify.h"
+#include "tests/lib/crash.h"
 #include "tests/lib/testlib.h"
 #include "util/assert.h"
 #include "util/crc32c.h"
@@ -30,7 +37,15 @@
 #define MAX_IMAGE (12u << 20)
 #define SECTOR 512u
 #define FOREIGN 0xa5 /* what free blocks hold: no file may show it */
-#define MAX_VOLATILE 4096
+/* One disk in so many is recovered in another way too. */
+#define CUT_TWICE_ONE_IN 64
+#define E2FSCK_ONE_IN 256
+#define KERNEL_ONE_IN 350
+
+/* What is tried beside the plain ones. */
+static const enum crash_mode other_modes[] = {CRASH_DURABLE_ONLY, CRASH_DROP_ONE, CRASH_SUBSET,
+					      CRASH_TORN_END};
+#define NR_OTHER_MODES (sizeof(other_modes) / sizeof(other_modes[0]))
 
 struct seen {
 	uint64_t *s_hash;
@@ -40,6 +55,8 @@ struct seen {
 struct run {
 	const struct workload *c_workload;
 	struct sim c_sim;
+	struct blkdev *c_log;
+	bool c_mounted;	    /* the record is one of a mount */
 	uint64_t c_size;    /* of the image */
 	uint8_t *c_base;    /* the image at mount */
 	uint8_t *c_stable;  /* see invariant 1 */
@@ -47,12 +64,14 @@ struct run {
 	uint64_t c_total;   /* entries of the record; the threads of a busy workload may add more */
 	uint64_t c_covered; /* entries below are in c_stable */
 	uint32_t c_op, c_mark; /* begun and acknowledged at the cut */
+	uint64_t c_commits;
 	struct prng c_prng;
 	uint64_t c_subset_seed;
 };
 
 static struct seen seen_trees, seen_images;
-static uint64_t nr_cuts, nr_fsck, nr_failed, nr_second, nr_commits_cut, nr_replays;
+static uint64_t nr_cuts, nr_fsck, nr_failed, nr_second, nr_commits_cut, nr_replays, nr_kernel;
+static const char *kernel_dir; /* NULL: the kernel mounts nothing */
 static FILE *reason;
 static char *reason_text;
 static size_t reason_size;
@@ -118,6 +137,19 @@ static struct blkdev *make_device(const struct workload *w, uint64_t size)
 	return bd;
 }
 
+/* What a workload needs, wherever it runs. */
+static void prepare(struct run *c, uint64_t seed)
+{
+	struct sim *m = &c->c_sim;
+	const char *name = c->c_workload->w_name, *mkfs = c->c_workload->w_mkfs;
+
+	m->m_seed = seed;
+	/* each workload its own course: the same seed must not give several of them the same states */
+	prng_seed(&m->m_prng, seed ^ (uint64_t)crc32c(1, name, strlen(name)) << 32);
+	m->m_oracle = oracle_new(strstr(mkfs, "-b 4096") ? 4096 : 1024);
+	m->m_no_fallocate = strstr(mkfs, "^extent") != NULL;
+}
+
 static void record(struct run *c, uint64_t seed)
 {
 	struct sim *m = &c->c_sim;
@@ -128,14 +160,9 @@ static void record(struct run *c, uint64_t seed)
 	memcpy(c->c_base, mem_data(mem), c->c_size);
 	if (c->c_workload->w_how != ON_MEMORY)
 		dev = lagdev_open(mem, seed);
-	m->m_dev = log_open_memory(dev);
-	ASSERT(!IS_ERR(m->m_dev));
-	m->m_seed = seed;
-	/* each workload its own course: the same seed must not give several of them the same states */
-	prng_seed(&m->m_prng,
-		  seed ^ (uint64_t)crc32c(1, c->c_workload->w_name, strlen(c->c_workload->w_name))
-				  << 32);
-	m->m_oracle = oracle_new(strstr(c->c_workload->w_mkfs, "-b 4096") ? 4096 : 1024);
+	c->c_log = log_open_memory(dev);
+	ASSERT(!IS_ERR(c->c_log));
+	prepare(c, seed);
 	ext4_options_init(&opts);
 	m->m_busy = c->c_workload->w_how == BUSY;
 	opts.o_manual_commit = !m->m_busy;
@@ -145,127 +172,87 @@ static void record(struct run *c, uint64_t seed)
 	opts.o_atime = ATIME_NOATIME;
 	if (c->c_workload->w_options)
 		c->c_workload->w_options(&opts);
-	m->m_no_fallocate = strstr(c->c_workload->w_mkfs, "^extent") != NULL;
-	err = ext4_mount(m->m_dev, &opts, &m->m_sb);
+	err = sim_memory_begin(m, c->c_log, &opts);
 	if (err) {
 		fprintf(stderr, "%s: mount: %s\n", c->c_workload->w_name, strerror(-err));
 		exit(1);
 	}
-	m->m_inodes[ORACLE_ROOT] = ext4_iget(m->m_sb, EXT4_ROOT_INO, 0);
-	ASSERT(!IS_ERR(m->m_inodes[ORACLE_ROOT]));
 	c->c_workload->w_run(m);
-	c->c_total = log_entry_count(m->m_dev);
+	c->c_total = log_entry_count(c->c_log);
+}
+
+static void record_mounted(struct run *c, uint64_t seed, const char *mnt, const char *log_path)
+{
+	struct sim *m = &c->c_sim;
+	int err;
+
+	c->c_mounted = true;
+	prepare(c, seed);
+	err = sim_mount_begin(m, mnt);
+	if (err) {
+		fprintf(stderr, "%s: %s\n", mnt, strerror(-err));
+		exit(1);
+	}
+	c->c_workload->w_run(m);
+	c->c_log = sim_mount_log(m, log_path, c->c_size);
+	if (!c->c_log)
+		exit(1);
+	c->c_total = log_entry_count(c->c_log);
 }
 
 /* Unmount, after the cuts were made: the record must not be disturbed by it. */
 static void end_workload(struct run *c)
 {
-	struct sim *m = &c->c_sim;
-
-	for (unsigned i = 0; i < SIM_MAX_OBJECTS; i++) {
-		if (m->m_inodes[i])
-			iput(m->m_inodes[i]);
-		m->m_inodes[i] = NULL;
-	}
-	if (ext4_umount(m->m_sb)) {
+	if (c->c_mounted) {
+		sim_mount_end(&c->c_sim);
+		blk_close(c->c_log);
+	} else if (sim_memory_end(&c->c_sim)) {
 		fprintf(stderr, "%s: unmount failed\n", c->c_workload->w_name);
 		nr_failed++;
 	}
-	oracle_free(m->m_oracle);
+	oracle_free(c->c_sim.m_oracle);
 }
 
 /* ---- Building a disk ---- */
-
-static void apply(uint8_t *disk, const struct log_entry *e, uint64_t sectors)
-{
-	uint64_t pos = e->le_sector * SECTOR, len = sectors * SECTOR;
-
-	ASSERT_CMP(pos + len, <=, (uint64_t)MAX_IMAGE);
-	if (e->le_data)
-		memcpy(disk + pos, e->le_data, len);
-	else if (!(e->le_flags & LOG_DISCARD_FLAG))
-		memset(disk + pos, 0, len);
-	/* a discard leaves what it likes: here the old content stays */
-}
-
-static bool is_write(const struct log_entry *e)
-{
-	return e->le_nr_sectors && !(e->le_flags & LOG_MARK_FLAG);
-}
 
 /* The commit record: a block of the log whose header says so (big-endian magic, type 2). */
 static bool is_commit_record(const struct log_entry *e)
 {
 	static const uint8_t head[8] = {0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2};
 
-	return is_write(e) && e->le_data && !memcmp((const uint8_t *)e->le_data, head, 8);
+	return crash_is_write(e) && e->le_data && !memcmp((const uint8_t *)e->le_data, head, 8);
 }
 
-enum variant { ALL, NONE, DROP_ONE, SUBSET, TORN, VARIANTS };
-
-/* Is volatile entry i of n on the disk, and how much of it? */
-static uint64_t chosen(struct run *c, enum variant v, unsigned i, unsigned n, unsigned dropped,
-		       const struct log_entry *e)
+/* A device on memory of ours. */
+static struct blkdev *device_on(uint8_t *memory, uint64_t size)
 {
-	switch (v) {
-	case ALL:
-		return e->le_nr_sectors;
-	case NONE:
-		return 0;
-	case DROP_ONE:
-		return i == dropped ? 0 : e->le_nr_sectors;
-	case SUBSET:
-		return prng_chance(&c->c_prng, 1, 2) ? e->le_nr_sectors : 0;
-	default:
-		if (i + 3 >= n)
-			return prng_below(&c->c_prng, e->le_nr_sectors + 1);
-		return prng_chance(&c->c_prng, 7, 8) ? e->le_nr_sectors : 0;
-	}
+	struct blkdev *bd = mem_open(size, SECTOR, memory);
+
+	ASSERT(!IS_ERR(bd));
+	return bd;
 }
 
 /* The disk after a cut between entries pos - 1 and pos. */
-static void build_disk(struct run *c, uint64_t pos, enum variant v)
+static void build_disk(struct run *c, uint64_t pos, enum crash_mode v)
 {
-	static uint64_t loose[MAX_VOLATILE];
-	unsigned n = 0, dropped;
-	struct log_entry e;
-	uint64_t total = c->c_total;
+	struct blkdev *disk = device_on(c->c_disk, c->c_size);
 
 	memcpy(c->c_disk, c->c_stable, c->c_size);
-	for (uint64_t i = c->c_covered; i < pos; i++) {
-		e = log_entry_get(c->c_sim.m_dev, i);
-		if (!is_write(&e))
-			continue;
-		ASSERT_CMP(n, <, (unsigned)MAX_VOLATILE);
-		loose[n++] = i;
-	}
-	/* In flight at the cut: submitted before it, complete only later. */
-	for (uint64_t i = pos; i < total && i < pos + 64 && v >= SUBSET; i++) {
-		e = log_entry_get(c->c_sim.m_dev, i);
-		if (is_write(&e) && e.le_submitted < pos && n < MAX_VOLATILE)
-			loose[n++] = i;
-	}
-	dropped = n ? (unsigned)prng_below(&c->c_prng, n) : 0;
-	for (unsigned k = 0; k < n; k++) {
-		e = log_entry_get(c->c_sim.m_dev, loose[k]);
-		if ((e.le_flags & LOG_FUA_FLAG) && loose[k] < pos)
-			apply(c->c_disk, &e, e.le_nr_sectors);
-		else
-			apply(c->c_disk, &e, chosen(c, v, k, n, dropped, &e));
-	}
+	crash_apply_from(c->c_log, c->c_covered, pos, v, &c->c_prng, disk);
+	blk_close(disk);
 }
 
 /* Everything before a flush is durable: move it into c_stable. */
 static void pass_flush(struct run *c, const struct log_entry *flush)
 {
-	for (uint64_t i = c->c_covered; i < flush->le_covers; i++) {
-		struct log_entry e = log_entry_get(c->c_sim.m_dev, i);
+	struct blkdev *stable;
 
-		if (is_write(&e))
-			apply(c->c_stable, &e, e.le_nr_sectors);
-	}
-	if (flush->le_covers > c->c_covered)
-		c->c_covered = flush->le_covers;
+	if (flush->le_covers <= c->c_covered)
+		return;
+	stable = device_on(c->c_stable, c->c_size);
+	crash_replay(c->c_log, c->c_covered, flush->le_covers, stable);
+	blk_close(stable);
+	c->c_covered = flush->le_covers;
 }
 
 /* ---- Judging a disk ---- */
@@ -281,12 +268,12 @@ static void list_record(struct run *c, const char *disk_path)
 	if (!f)
 		return;
 	for (uint64_t i = 0; i < c->c_total; i++) {
-		struct log_entry e = log_entry_get(c->c_sim.m_dev, i);
+		struct log_entry e = log_entry_get(c->c_log, i);
 
 		fprintf(f, "%" PRIu64 ": after %" PRIu64 " ", i, e.le_submitted);
 		if (e.le_flags & LOG_MARK_FLAG)
 			fprintf(f, "%.*s\n", 30, (const char *)e.le_data);
-		else if (is_write(&e))
+		else if (crash_is_write(&e))
 			fprintf(f, "write %" PRIu64 "+%" PRIu64 "%s%s\n", e.le_sector,
 				e.le_nr_sectors, e.le_flags & LOG_FUA_FLAG ? " fua" : "",
 				is_commit_record(&e) ? " commit" : "");
@@ -296,15 +283,15 @@ static void list_record(struct run *c, const char *disk_path)
 	fclose(f);
 }
 
-static void failed(struct run *c, uint64_t pos, enum variant v, const char *what)
+static void failed(struct run *c, uint64_t pos, enum crash_mode v, const char *what)
 {
 	fflush(reason);
 	nr_failed++;
 	fprintf(stderr,
 		"FAILED %s, seed %" PRIu64 ", cut at entry %" PRIu64
-		", variant %d, after operation %u, mark %u: %s\n%s\n",
-		c->c_workload->w_name, c->c_sim.m_seed, pos, (int)v, c->c_op, c->c_mark, what,
-		reason_text ? reason_text : "");
+		", %s, after operation %u, mark %u: %s\n%s\n",
+		c->c_workload->w_name, c->c_sim.m_seed, pos, crash_mode_name(v), c->c_op, c->c_mark,
+		what, reason_text ? reason_text : "");
 	if (getenv("EXT4D_KEEP_DISK")) {
 		FILE *f = fopen(getenv("EXT4D_KEEP_DISK"), "wb");
 
@@ -320,31 +307,11 @@ static void failed(struct run *c, uint64_t pos, enum variant v, const char *what
 	}
 }
 
-/* The first `stop` entries of recovery's record: those that a flush covers, those durable by themselves, and any of the others. */
-static void apply_recovery(struct run *c, struct blkdev *log, size_t stop, uint8_t *target)
-{
-	uint64_t covered = 0;
-
-	for (size_t i = 0; i < stop; i++) {
-		struct log_entry e = log_entry_get(log, i);
-
-		if (!(e.le_flags & LOG_MARK_FLAG) && !e.le_nr_sectors && e.le_covers > covered)
-			covered = e.le_covers;
-	}
-	for (size_t i = 0; i < stop; i++) {
-		struct log_entry e = log_entry_get(log, i);
-
-		if (is_write(&e) &&
-		    (i < covered || (e.le_flags & LOG_FUA_FLAG) || prng_chance(&c->c_prng, 1, 2)))
-			apply(target, &e, e.le_nr_sectors);
-	}
-}
-
 /* A second cut, during recovery: whatever part of recovery's writes arrived, the next recovery gives the same tree. */
 static bool second_cut(struct run *c, const uint8_t *disk, uint64_t want_hash)
 {
 	static uint8_t again[MAX_IMAGE], target[MAX_IMAGE];
-	struct blkdev *mem, *log;
+	struct blkdev *log, *to = device_on(target, c->c_size);
 	struct ext4_options opts;
 	struct super_block *sb;
 	struct tree t;
@@ -353,8 +320,7 @@ static bool second_cut(struct run *c, const uint8_t *disk, uint64_t want_hash)
 
 	memcpy(again, disk, c->c_size);
 	memcpy(target, disk, c->c_size);
-	mem = mem_open(c->c_size, SECTOR, again);
-	log = log_open_memory(mem);
+	log = log_open_memory(device_on(again, c->c_size));
 	ext4_options_init(&opts);
 	opts.o_manual_commit = true;
 	opts.o_cache_bytes = 8 << 20;
@@ -362,7 +328,8 @@ static bool second_cut(struct run *c, const uint8_t *disk, uint64_t want_hash)
 		return false;
 	n = log_entry_count(log);
 	stop = n ? prng_below(&c->c_prng, n) : 0;
-	apply_recovery(c, log, stop, target);
+	crash_apply(log, stop, CRASH_SUBSET, &c->c_prng, to);
+	blk_close(to);
 	if (ext4_umount(sb))
 		return false;
 	nr_second++;
@@ -392,9 +359,30 @@ static bool replay_by_e2fsck(const struct run *c, const uint8_t *disk, uint64_t 
 	return same;
 }
 
+/* The kernel mounts it, and finds the same tree. */
+static bool mount_by_kernel(const struct run *c, const uint8_t *disk, uint64_t want_hash)
+{
+	static uint8_t copy[MAX_IMAGE];
+	struct tree t;
+	bool same;
+
+	memcpy(copy, disk, c->c_size);
+	nr_kernel++;
+	same = !verify_kernel(copy, c->c_size, kernel_dir, &t, reason) && t.t_hash == want_hash;
+	tree_free(&t);
+	if (!same)
+		fprintf(reason, "another tree after a mount by the kernel\n");
+	return same && !verify_fsck(copy, c->c_size, "-fn", 0, false, reason);
+}
+
+/* The other ways to recover a disk that are tried. */
+struct others {
+	bool o_twice, o_by_e2fsck, o_by_kernel;
+};
+
 /* What is wrong with the file system that was found, and with other ways to recover it; NULL: nothing. */
 static const char *judge_recovered(struct run *c, const struct tree *t, const uint8_t *before,
-				   bool twice, bool by_e2fsck)
+				   const struct others *o)
 {
 	bool fsck = !seen_before(&seen_trees, t->t_hash);
 
@@ -404,23 +392,28 @@ static const char *judge_recovered(struct run *c, const struct tree *t, const ui
 	nr_fsck += fsck;
 	if (fsck && verify_fsck(c->c_disk, c->c_size, "-fn", 0, false, reason))
 		return "e2fsck is not content";
-	if (twice && !second_cut(c, before, t->t_hash))
+	if (o->o_twice && !second_cut(c, before, t->t_hash))
 		return "recovery that is cut";
-	if (by_e2fsck && !replay_by_e2fsck(c, before, t->t_hash))
+	if (o->o_by_e2fsck && !replay_by_e2fsck(c, before, t->t_hash))
 		return "recovery by e2fsck";
+	if (o->o_by_kernel && !mount_by_kernel(c, before, t->t_hash))
+		return "recovery by the kernel";
 	return NULL;
 }
 
-static bool judge(struct run *c, uint64_t pos, enum variant v)
+static bool judge(struct run *c, uint64_t pos, enum crash_mode v)
 {
 	static uint8_t before[MAX_IMAGE];
-	bool twice = prng_chance(&c->c_prng, 1, 64);
-	bool by_e2fsck = prng_chance(&c->c_prng, 1, 256);
+	struct others o = {
+		.o_twice = prng_chance(&c->c_prng, 1, CUT_TWICE_ONE_IN),
+		.o_by_e2fsck = prng_chance(&c->c_prng, 1, E2FSCK_ONE_IN),
+		.o_by_kernel = prng_chance(&c->c_prng, 1, KERNEL_ONE_IN) && kernel_dir != NULL,
+	};
 	const char *what;
 	struct tree t;
 
 	rewind(reason);
-	if (twice || by_e2fsck)
+	if (o.o_twice || o.o_by_e2fsck || o.o_by_kernel)
 		memcpy(before, c->c_disk, c->c_size);
 	nr_cuts++;
 	if (verify_mount(c->c_disk, c->c_size, &t, reason))
@@ -428,7 +421,7 @@ static bool judge(struct run *c, uint64_t pos, enum variant v)
 	else if (!oracle_allows(c->c_sim.m_oracle, c->c_op, c->c_mark, t.t_found, t.t_nr, reason))
 		what = "not an allowed state";
 	else
-		what = judge_recovered(c, &t, before, twice, by_e2fsck);
+		what = judge_recovered(c, &t, before, &o);
 	tree_free(&t);
 	fputc(0, reason);
 	if (what)
@@ -436,7 +429,7 @@ static bool judge(struct run *c, uint64_t pos, enum variant v)
 	return !what;
 }
 
-static void try_cut(struct run *c, uint64_t pos, enum variant v)
+static void try_cut(struct run *c, uint64_t pos, enum crash_mode v)
 {
 	c->c_subset_seed = prng_next(&c->c_prng);
 	prng_seed(&c->c_prng, c->c_subset_seed);
@@ -454,51 +447,88 @@ static void note_mark(struct run *c, const struct log_entry *e)
 		c->c_mark = number;
 }
 
+/* The cuts at one point of the record. */
+static void cut_at(struct run *c, uint64_t pos, const struct log_entry *e)
+{
+	bool is_ack = (e->le_flags & LOG_MARK_FLAG) != 0;
+
+	if (is_commit_record(e)) {
+		nr_commits_cut++;
+		c->c_commits++;
+		try_cut(c, pos - 1, CRASH_KEEP_COMPLETED);
+	}
+	/* What is durable by itself must not rest on anything that is not; what is acknowledged is durable. */
+	if (is_ack || (e->le_flags & LOG_FUA_FLAG))
+		try_cut(c, pos, CRASH_DURABLE_ONLY);
+	if (!is_ack)
+		try_cut(c, pos, CRASH_KEEP_COMPLETED);
+	try_cut(c, pos, other_modes[prng_below(&c->c_prng, NR_OTHER_MODES)]);
+}
+
+/* Writes and marks: where cuts are possible. */
+static uint64_t count_places(struct run *c)
+{
+	uint64_t n = 0;
+
+	for (uint64_t i = 0; i < c->c_total; i++) {
+		struct log_entry e = log_entry_get(c->c_log, i);
+
+		n += crash_is_write(&e) || (e.le_flags & LOG_MARK_FLAG);
+	}
+	return n;
+}
+
 static void cut_everywhere(struct run *c, uint64_t max_cuts)
 {
-	uint64_t total = c->c_total, failed_before = nr_failed;
-	uint64_t writes = 0;
+	uint64_t total = c->c_total, failed_before = nr_failed, places = count_places(c);
 
-	for (uint64_t i = 0; i < total; i++) {
-		struct log_entry e = log_entry_get(c->c_sim.m_dev, i);
-
-		writes += is_write(&e) || (e.le_flags & LOG_MARK_FLAG);
-	}
 	memcpy(c->c_stable, c->c_base, c->c_size);
 	c->c_covered = 0;
 	c->c_op = c->c_mark = 0;
 	for (uint64_t pos = 1; pos <= total && nr_failed < failed_before + 3; pos++) {
-		struct log_entry e = log_entry_get(c->c_sim.m_dev, pos - 1);
-		bool commit = is_commit_record(&e);
-		bool durable = is_write(&e) && (e.le_flags & LOG_FUA_FLAG);
+		struct log_entry e = log_entry_get(c->c_log, pos - 1);
+		bool always = is_commit_record(&e) || (e.le_flags & LOG_FUA_FLAG);
 
 		if (e.le_flags & LOG_MARK_FLAG) {
 			note_mark(c, &e);
 			if (strncmp(e.le_data, "ack", 3))
 				continue;
-		} else if (!is_write(&e)) {
+			always = c->c_mounted;
+		} else if (!crash_is_write(&e)) {
 			pass_flush(c, &e);
 			continue;
 		}
 		/* spread the tries over what is left */
-		if (!commit && !durable &&
-		    !prng_chance(&c->c_prng, (uint32_t)(max_cuts + 1),
-				 (uint32_t)(writes * 2 + 1)) &&
-		    max_cuts < writes * VARIANTS)
-			continue;
-		if (commit) {
-			nr_commits_cut++;
-			try_cut(c, pos - 1, ALL);
-		}
-		/* What is durable by itself must not rest on anything that is not. */
-		if (durable)
-			try_cut(c, pos, NONE);
-		try_cut(c, pos, ALL);
-		try_cut(c, pos, (enum variant)(1 + prng_below(&c->c_prng, VARIANTS - 1)));
+		if (always || max_cuts >= places * CRASH_MODES ||
+		    prng_chance(&c->c_prng, (uint32_t)(max_cuts + 1), (uint32_t)(places * 2 + 1)))
+			cut_at(c, pos, &e);
 	}
 }
 
-static void run_workload(const struct workload *w, uint64_t seed, uint64_t max_cuts)
+/* Where the record of a mounted run comes from. */
+struct source {
+	const char *s_mnt, *s_log, *s_base;
+};
+
+static uint64_t image_size(const struct workload *w)
+{
+	/* a log of 4 MiB needs room: no log may be over half of a device */
+	return strstr(w->w_mkfs, "-b 4096") ? MAX_IMAGE : 8u << 20;
+}
+
+static void read_base(struct run *c, const char *path)
+{
+	FILE *f = fopen(path, "rb");
+
+	if (!f || fread(c->c_base, 1, c->c_size, f) != c->c_size) {
+		fprintf(stderr, "%s: cannot be read\n", path);
+		exit(1);
+	}
+	fclose(f);
+}
+
+static void run_workload(const struct workload *w, uint64_t seed, uint64_t max_cuts,
+			 const struct source *from)
 {
 	static uint8_t base[MAX_IMAGE], stable[MAX_IMAGE], disk[MAX_IMAGE];
 	struct run *c = calloc(1, sizeof(*c));
@@ -507,55 +537,107 @@ static void run_workload(const struct workload *w, uint64_t seed, uint64_t max_c
 
 	ASSERT(c);
 	c->c_workload = w;
-	/* a log of 4 MiB needs room: no log may be over half of a device */
-	c->c_size = strstr(w->w_mkfs, "-b 4096") ? MAX_IMAGE : 8u << 20;
+	c->c_size = image_size(w);
 	c->c_base = base;
 	c->c_stable = stable;
 	c->c_disk = disk;
 	prng_seed(&c->c_prng, seed ^ 0x5bd1e995);
 	alarm(600);
-	record(c, seed);
+	if (from->s_mnt) {
+		read_base(c, from->s_base);
+		record_mounted(c, seed, from->s_mnt, from->s_log);
+	} else {
+		record(c, seed);
+	}
 	cut_everywhere(c, max_cuts);
-	printf("%-18s seed %-6" PRIu64 " %6" PRIu64 " entries %6" PRIu64 " disks %5u new states\n",
-	       w->w_name, seed, c->c_total, nr_cuts - cuts, seen_trees.s_nr - trees);
+	printf("%-18s seed %-6" PRIu64 " %6" PRIu64 " entries %6" PRIu64
+	       " disks %5u new states %4" PRIu64 " commits %4" PRIu32 " acknowledged\n",
+	       w->w_name, seed, c->c_total, nr_cuts - cuts, seen_trees.s_nr - trees, c->c_commits,
+	       c->c_mark);
+	if (c->c_commits == 0 || c->c_mark == 0) {
+		fprintf(stderr, "FAILED %s: the record has no commit or no acknowledgement\n",
+			w->w_name);
+		nr_failed++;
+	}
 	fflush(stdout);
 	end_workload(c);
 	free(c);
 }
 
-int main(int argc, char **argv)
+static void list_workloads(void)
 {
-	uint64_t seed = 1, cuts = 200, rounds = 1;
-	unsigned part = 0, parts = 1, i;
+	for (unsigned i = 0; i < nr_workloads; i++)
+		printf("%s %" PRIu64 " %s\n", workloads[i].w_name, image_size(&workloads[i]) >> 10,
+		       workloads[i].w_mkfs);
+}
+
+struct settings {
+	uint64_t s_seed, s_cuts, s_rounds;
+	unsigned s_part, s_parts;
+	struct source s_source;
+};
+
+static bool parse(int argc, char **argv, struct settings *s)
+{
 	int opt;
 
-	while ((opt = getopt(argc, argv, "s:n:r:j:")) != -1) {
+	while ((opt = getopt(argc, argv, "s:n:r:j:k:m:l:b:L")) != -1) {
 		if (opt == 's')
-			seed = strtoull(optarg, NULL, 0);
+			s->s_seed = strtoull(optarg, NULL, 0);
 		else if (opt == 'n')
-			cuts = strtoull(optarg, NULL, 0);
+			s->s_cuts = strtoull(optarg, NULL, 0);
 		else if (opt == 'r')
-			rounds = strtoull(optarg, NULL, 0);
-		else if (opt != 'j' || sscanf(optarg, "%u/%u", &part, &parts) != 2)
-			return 2;
+			s->s_rounds = strtoull(optarg, NULL, 0);
+		else if (opt == 'k')
+			kernel_dir = optarg;
+		else if (opt == 'm')
+			s->s_source.s_mnt = optarg;
+		else if (opt == 'l')
+			s->s_source.s_log = optarg;
+		else if (opt == 'b')
+			s->s_source.s_base = optarg;
+		else if (opt == 'L')
+			s->s_rounds = 0;
+		else if (opt != 'j' || sscanf(optarg, "%u/%u", &s->s_part, &s->s_parts) != 2)
+			return false;
 	}
-	time_set_real_hook(fixed_time);
+	return !s->s_source.s_mnt || (s->s_source.s_log && s->s_source.s_base && optind < argc);
+}
+
+static void run_round(const struct settings *s, uint64_t seed, char **names, int nr_names)
+{
+	for (unsigned i = 0; i < nr_workloads; i++) {
+		bool named = nr_names == 0 && i % s->s_parts == s->s_part;
+
+		for (int k = 0; k < nr_names; k++)
+			named |= !strcmp(names[k], workloads[i].w_name);
+		if (named)
+			run_workload(&workloads[i], seed, s->s_cuts, &s->s_source);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct settings s = {.s_seed = 1, .s_cuts = 200, .s_rounds = 1, .s_parts = 1};
+
+	if (!parse(argc, argv, &s))
+		return 2;
+	if (s.s_rounds == 0) {
+		list_workloads();
+		return 0;
+	}
+	if (!s.s_source.s_mnt)
+		time_set_real_hook(fixed_time);
 	reason = open_memstream(&reason_text, &reason_size);
 	ASSERT(reason);
 	log_set_sink(quiet, NULL);
-	for (uint64_t r = 0; r < rounds; r++) {
-		for (i = 0; i < nr_workloads; i++) {
-			bool named = optind == argc && i % parts == part;
-
-			for (int k = optind; k < argc; k++)
-				named |= !strcmp(argv[k], workloads[i].w_name);
-			if (named)
-				run_workload(&workloads[i], seed + r, cuts);
-		}
-	}
+	for (uint64_t r = 0; r < s.s_rounds; r++)
+		run_round(&s, s.s_seed + r, argv + optind, argc - optind);
 	printf("cut: %" PRIu64 " disks, %u different states, %" PRIu64
 	       " commit records cut on both sides, %" PRIu64 " judged by e2fsck, %" PRIu64
-	       " cut twice, %" PRIu64 " replayed by e2fsck, %" PRIu64 " failed\n",
-	       nr_cuts, seen_trees.s_nr, nr_commits_cut, nr_fsck, nr_second, nr_replays, nr_failed);
+	       " cut twice, %" PRIu64 " replayed by e2fsck, %" PRIu64
+	       " mounted by the kernel, %" PRIu64 " failed\n",
+	       nr_cuts, seen_trees.s_nr, nr_commits_cut, nr_fsck, nr_second, nr_replays, nr_kernel,
+	       nr_failed);
 	return nr_failed ? 1 : 0;
 }

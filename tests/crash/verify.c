@@ -63,11 +63,8 @@ static int read_content(struct inode *inode, struct found *f)
 	return 0;
 }
 
-static int read_xattr(struct inode *inode, struct found *f)
+int verify_xattr(const uint8_t *value, ssize_t n, struct found *f)
 {
-	uint8_t value[300];
-	ssize_t n = ext4_getxattr(inode, "user.x", value, sizeof(value));
-
 	if (n == -ENODATA)
 		return 0;
 	if (n < 4)
@@ -80,6 +77,14 @@ static int read_xattr(struct inode *inode, struct found *f)
 			return -EIO;
 	}
 	return 0;
+}
+
+static int read_xattr(struct inode *inode, struct found *f)
+{
+	uint8_t value[300];
+	ssize_t n = ext4_getxattr(inode, "user.x", value, sizeof(value));
+
+	return verify_xattr(value, n, f);
 }
 
 static int describe(struct inode *inode, struct found *f)
@@ -108,7 +113,7 @@ static int describe(struct inode *inode, struct found *f)
 	return 0;
 }
 
-static void hash_found(struct tree *t, const struct found *f)
+void tree_hash(struct tree *t, const struct found *f)
 {
 	uint32_t words[6] = {f->f_id,	 f->f_dir,	     f->f_nlink, (uint32_t)f->f_size,
 			     f->f_xattr, (uint32_t)f->f_kind};
@@ -121,7 +126,7 @@ static void hash_found(struct tree *t, const struct found *f)
 	t->t_hash += (uint64_t)h * 0x9e3779b97f4a7c15u;
 }
 
-static struct found *new_found(struct tree *t)
+struct found *tree_add(struct tree *t)
 {
 	if (t->t_nr == t->t_room) {
 		t->t_room = t->t_room ? 2 * t->t_room : 64;
@@ -147,14 +152,14 @@ static int visit(struct inode *dir, uint32_t dir_id, const struct ns_dirent *de,
 		fprintf(out, "lookup of %s: %s\n", de->d_name, strerror(-err));
 		return err;
 	}
-	f = new_found(t);
+	f = tree_add(t);
 	f->f_dir = dir_id;
 	f->f_name = strdup(de->d_name);
 	err = describe(inode, f);
 	if (err)
 		fprintf(out, "reading %s: %s\n", de->d_name, strerror(-err));
 	else
-		hash_found(t, f);
+		tree_hash(t, f);
 	id = f->f_id;
 	is_dir = f->f_kind == OK_DIR;
 	if (!err && is_dir)
@@ -227,7 +232,13 @@ void tree_free(struct tree *t)
 	memset(t, 0, sizeof(*t));
 }
 
-static bool transfer(const char *path, uint8_t *image, uint64_t size, bool out)
+void verify_path(char *path, size_t room)
+{
+	snprintf(path, room, "%s/ext4d-cut.%d", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm",
+		 (int)getpid());
+}
+
+bool verify_transfer(const char *path, uint8_t *image, uint64_t size, bool out)
 {
 	int fd = open(path, out ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY, 0600);
 	uint64_t done = 0;
@@ -252,9 +263,8 @@ int verify_fsck(uint8_t *image, uint64_t size, const char *args, int max_rc, boo
 	FILE *pipe;
 	int rc;
 
-	snprintf(path, sizeof(path), "%s/ext4d-cut.%d",
-		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", (int)getpid());
-	if (!transfer(path, image, size, true)) {
+	verify_path(path, sizeof(path));
+	if (!verify_transfer(path, image, size, true)) {
 		fprintf(out, "cannot write %s\n", path);
 		unlink(path);
 		return 8;
@@ -273,7 +283,7 @@ int verify_fsck(uint8_t *image, uint64_t size, const char *args, int max_rc, boo
 	rc = WIFEXITED(rc) ? WEXITSTATUS(rc) : 8;
 	if (rc > max_rc)
 		fprintf(out, "e2fsck %s: %d\n%s", args, rc, text);
-	if (write_back && !transfer(path, image, size, false))
+	if (write_back && !verify_transfer(path, image, size, false))
 		rc = 8;
 	unlink(path);
 	return rc;

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "tests/crash/oracle.h"
 
@@ -19,8 +20,23 @@ struct tree {
  */
 int verify_mount(uint8_t *image, uint64_t size, struct tree *t, FILE *out);
 void tree_free(struct tree *t);
+/*
+ * The same through a mount of the kernel on `dir`, by a loop device; the image takes over the changes.
+ */
+int verify_kernel(uint8_t *image, uint64_t size, const char *dir, struct tree *t, FILE *out);
 /* `e2fsck ARGS` on the image: the exit code; its output goes to `out` if that is over max_rc. With write_back the image takes over the changes. */
 int verify_fsck(uint8_t *image, uint64_t size, const char *args, int max_rc, bool write_back,
 		FILE *out);
+
+/* ---- Shared by both ways to read a tree ---- */
+
+/* A new object, all zero. */
+struct found *tree_add(struct tree *t);
+void tree_hash(struct tree *t, const struct found *f);
+/* n bytes of user.x, or a negative errno: into f_xattr. */
+int verify_xattr(const uint8_t *value, ssize_t n, struct found *f);
+/* Where an image is put for other programs, one for each process; out: write it there, else read it back. */
+void verify_path(char *path, size_t room);
+bool verify_transfer(const char *path, uint8_t *image, uint64_t size, bool out);
 
 #endif

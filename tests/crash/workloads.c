@@ -4,8 +4,8 @@
  */
 #include <linux/falloc.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "namespace/namespace.h"
 #include "tests/crash/sim.h"
 
 static uint64_t below(struct sim *m, uint64_t n)
@@ -177,8 +177,7 @@ static void run_directory(struct sim *m)
 			continue;
 		/* unlink needs the object: look it up by opening it again */
 		id = oracle_lookup(m->m_oracle, dir, name);
-		if (ext4_lookup(m->m_inodes[dir], name, strlen(name), &m->m_inodes[id]))
-			return;
+		sim_open(m, id, dir, name);
 		sim_unlink(m, dir, name);
 		sim_close(m, id);
 		if (one_in(m, 20))
@@ -314,6 +313,33 @@ static void run_dsync(struct sim *m)
 		sim_write(m, id, pos, len, direct | (one_in(m, 3) ? 0 : SIM_DSYNC));
 	}
 	sim_check(m, id);
+}
+
+/* Nothing but sync makes anything durable, and that makes all of it. */
+static void run_sync(struct sim *m)
+{
+	uint32_t dir = sim_create(m, ORACLE_ROOT, "y", OK_DIR), ids[6] = {0};
+	char name[48];
+
+	for (unsigned i = 0; i < 70; i++) {
+		unsigned slot = (unsigned)below(m, 6);
+		uint64_t size;
+
+		name_of(name, "y", slot);
+		if (!ids[slot]) {
+			ids[slot] = sim_create(m, dir, name, OK_FILE);
+		} else if (one_in(m, 8)) {
+			sim_unlink(m, dir, name);
+			sim_close(m, ids[slot]);
+			ids[slot] = 0;
+		} else {
+			oracle_content(m->m_oracle, ids[slot], &size);
+			sim_write(m, ids[slot], below(m, size % 300000 + 1), 1 + below(m, 9000), 0);
+		}
+		if (one_in(m, 4))
+			sim_sync(m);
+	}
+	sim_sync(m);
 }
 
 static void run_full(struct sim *m)
@@ -527,11 +553,11 @@ static void run_stream(struct sim *m)
 			sim_truncate(m, id, below(m, 5000));
 		sim_append(m, id, 1 + below(m, 12000), 0);
 		if (one_in(m, 2))
-			(void)filemap_fdatawrite(m->m_inodes[id]);
+			sim_write_out(m, id);
 		if (one_in(m, 4))
-			(void)jbd2_log_start_commit(m->m_sb->s_journal,
-						    jbd2_newest_tid(m->m_sb->s_journal));
+			sim_start_commit(m);
 	}
+	sim_fsync(m, ids[0], false);
 	sim_finish(m);
 }
 
@@ -564,6 +590,7 @@ const struct workload workloads[] = {
 	{"wrap", BASE "-b 1024 " JOURNAL, NULL, run_wrap, ON_MEMORY},
 	{"dsync", BASE "-b 1024 " JOURNAL, NULL, run_dsync, ON_MEMORY},
 	{"dsync-lagging", BASE "-b 4096 -J size=4", NULL, run_dsync, ON_LAGGING},
+	{"sync", BASE "-b 1024 " JOURNAL, NULL, run_sync, ON_MEMORY},
 	{"full", BASE "-b 1024 " JOURNAL, NULL, run_full, ON_MEMORY},
 	{"exchange", BASE "-b 1024 " JOURNAL, NULL, run_exchange, ON_MEMORY},
 	{"indirect", BASE "-b 1024 -O ^extent,^64bit " JOURNAL, opts_indirect, run_append,

@@ -12,9 +12,9 @@ export T
 rc=0
 # shellcheck disable=SC2016
 unshare -m --propagation private bash -c '
-	. "$(dirname "$1")/lib.sh"
+	. "$0/lib.sh"
 	trap cleanup EXIT
 	. "$1"
-' _ "$1" || rc=$?
+' "$(cd "$(dirname "$0")" && pwd)" "$1" || rc=$?
 rm -rf "$T"
 exit $rc
