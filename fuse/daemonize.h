@@ -20,7 +20,7 @@ int daemon_fork(void);
 void daemon_ready(int status_fd);
 /* Tell the waiting parent the exit code. */
 void daemon_failed(int status_fd, int code);
-/* PR_SET_IO_FLUSHER, RLIMIT_MEMLOCK, RLIMIT_NOFILE, oom_score_adj: what is allowed; inherited by all threads to come. */
+/* PR_SET_IO_FLUSHER, RLIMIT_MEMLOCK, RLIMIT_NOFILE, oom_score_adj: what is allowed; how the heap grows; inherited by all threads to come. */
 void daemon_set_limits(void);
 
 #endif

@@ -43,9 +43,6 @@
 #define WORKER_STACK_BYTES (1u << 20)
 /* Threads with a number below this keep their buffers while they stand by. */
 #define WARM_WORKERS 4u
-/* A client's requests in a row after which it is looked where it runs, and again after as many. */
-#define FOLLOW_STREAK 64u
-#define STAT_FIELD_CPU 39u
 
 enum worker_state { WORKER_STANDBY, WORKER_ACTIVE, WORKER_BLOCKED, WORKER_GONE };
 
@@ -57,9 +54,6 @@ struct worker {
 	pthread_cond_t w_cond;	    /* with p_lock */
 	TAILQ_ENTRY(worker) w_link; /* [p_lock] in p_standby */
 	struct block_hooks w_hooks; /* [const after init] */
-	uint32_t w_client;	    /* [owner thread] whose request was the last one */
-	unsigned w_streak;	    /* [owner thread] its requests in a row */
-	int w_follows_cpu;	    /* [owner thread] bound to this CPU; -1: to none */
 	struct request w_request;   /* [owner thread] */
 };
 
@@ -216,66 +210,6 @@ static void pin_to_cpu(const struct worker *w)
 	sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* ---- Following the client ---- */
-
-/* The CPU that a task last ran on (field 39 of its stat file), or -1. */
-static int cpu_of_task(uint32_t tid)
-{
-	char path[32], text[1024];
-	const char *at;
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%u/stat", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return -1;
-	text[n] = '\0';
-	/* The name, in brackets, is field 2 and may hold anything. */
-	at = strrchr(text, ')');
-	for (unsigned field = 2; at != NULL && field < STAT_FIELD_CPU; field++)
-		at = strchr(at + 1, ' ');
-	return at != NULL ? (int)strtol(at, NULL, 10) : -1;
-}
-
-static void bind_to(struct worker *w, int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	for (unsigned i = 0; i < w->w_pool->p_nr_cpus; i++)
-		if (cpu < 0 || i == (unsigned)cpu)
-			CPU_SET(i, &set);
-	if (sched_setaffinity(0, sizeof(set), &set) == 0)
-		w->w_follows_cpu = cpu;
-}
-
-/*
- * One client waits while it is served, so both have the CPU to themselves, and a wake-up that stays on a
- * CPU costs a fraction of one that crosses. A thread that serves one client in a row goes where that one runs; it is free again with the first request of another.
- */
-static void follow_client(struct worker *w, uint32_t tid)
-{
-	int cpu;
-
-	if (tid != w->w_client) {
-		w->w_client = tid;
-		w->w_streak = 0;
-		if (w->w_follows_cpu >= 0)
-			bind_to(w, -1);
-		return;
-	}
-	if (tid == 0 || ++w->w_streak % FOLLOW_STREAK != 0)
-		return;
-	cpu = cpu_of_task(tid);
-	if (cpu >= 0 && cpu != w->w_follows_cpu && (unsigned)cpu < w->w_pool->p_nr_cpus)
-		bind_to(w, cpu);
-}
-
 static bool worker_init(struct worker *w)
 {
 	struct request *rq = &w->w_request;
@@ -290,7 +224,6 @@ static bool worker_init(struct worker *w)
 	if (rq->rq_buf == MAP_FAILED)
 		return false;
 	rq->rq_channel = w->w_index + 1;
-	w->w_follows_cpu = -1;
 	w->w_hooks = (struct block_hooks){hook_begin, hook_end, w};
 	thread_set_block_hooks(&w->w_hooks);
 	return true;
@@ -322,8 +255,6 @@ static void *worker_main(void *arg)
 		rq->rq_start_ns = now_ns();
 		rq->rq_bytes = (size_t)n;
 		pp->pp_serve(pp->pp_arg, rq);
-		if (!pp->pp_pin)
-			follow_client(w, rq->rq_pid);
 	}
 	thread_set_block_hooks(NULL);
 	munmap(rq->rq_buf, REQUEST_BUF_BYTES);
