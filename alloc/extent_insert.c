@@ -40,9 +40,8 @@ int ext4_ext_coalesce(struct ext4_ext_rec *rec, int n)
 	return n > 0 ? out + 1 : 0;
 }
 
-/* Put rec into the hole that the path leads to. The path is put. */
-static int insert_rec(handle_t *handle, struct inode *inode, struct ext4_ext_path *path,
-		      const struct ext4_ext_rec *rec, unsigned meta_flags)
+int ext4_ext_insert_rec(handle_t *handle, struct inode *inode, struct ext4_ext_path *path,
+			const struct ext4_ext_rec *rec, unsigned meta_flags)
 {
 	struct ext4_ext_node *leaf = ext4_ext_leaf(path);
 	struct ext4_ext_splice sp = {.s_pos = leaf->n_pos + 1, .s_new = 1, .s_rec = {*rec}};
@@ -140,7 +139,7 @@ int ext4_ext_allocate(handle_t *handle, struct inode *inode, struct ext4_map_blo
 	ASSERT_CMP(ar.ar_len, >, 0u);
 	ASSERT_CMP(ar.ar_len, <=, len);
 	rec.er_len = ar.ar_len;
-	err = insert_rec(handle, inode, &path, &rec, how->ma_meta_flags);
+	err = ext4_ext_insert_rec(handle, inode, &path, &rec, how->ma_meta_flags);
 	if (err < 0) {
 		ext4_free_unused_blocks(handle, inode, rec.er_pblk, rec.er_len);
 		return err;

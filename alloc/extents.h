@@ -136,6 +136,9 @@ bool ext4_ext_worth_collapsing(struct inode *inode);
 bool ext4_ext_can_merge(const struct ext4_ext_rec *a, const struct ext4_ext_rec *b);
 /* Join what can be joined in an array of extents in file order; returns how many are left. */
 int ext4_ext_coalesce(struct ext4_ext_rec *rec, int n);
+/* Put rec into the hole that the path leads to, joined with its neighbours. The path is put. */
+int ext4_ext_insert_rec(handle_t *handle, struct inode *inode, struct ext4_ext_path *path,
+			const struct ext4_ext_rec *rec, unsigned meta_flags);
 /* Allocate the hole at map->m_lblk and insert it; m_len: in wanted, out got. m_pblk is set. 0 or negative errno. */
 int ext4_ext_allocate(handle_t *handle, struct inode *inode, struct ext4_map_blocks *map,
 		      const struct ext4_map_alloc *how);

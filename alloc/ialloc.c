@@ -23,6 +23,7 @@
  * shrinks, and never past a number in use.
  * Locking: the bitmap's content lock, then bg_lock (struct mb_edit).
  */
+#include "alloc/fc_space.h"
 #include "alloc/mballoc_internal.h"
 
 #include <stdlib.h>
@@ -497,6 +498,71 @@ struct inode *ext4_new_inode(handle_t *handle, struct inode *dir, uint16_t mode,
 	fill_inode(&c, inode);
 	count_inodes(sb, 1);
 	return inode;
+}
+
+/* ---- Fast commits ---- */
+
+/* Take this number; false: it is in use. The locks of the edit are held. */
+static bool take_this_bit(struct super_block *sb, struct mb_group *g, struct mb_edit *e,
+			  uint32_t bit, bool dir)
+{
+	struct ext4_group_change gc = {.gc_free_inodes = -1, .gc_itable_unused = -1};
+	const uint32_t unused_from = first_unused(sb, e->e_info);
+
+	if (ext4_bitmap_test(e->e_bitmap->b_data, bit))
+		return false;
+	ext4_bitmap_fill(e->e_bitmap->b_data, bit, 1, true);
+	gc.gc_used_dirs = dir ? 1 : 0;
+	gc.gc_clear_flags = EXT2_BG_INODE_UNINIT;
+	gc.gc_inode_bitmap = e->e_bitmap->b_data;
+	if (bit >= unused_from)
+		gc.gc_itable_unused = (int64_t)sb->s_inodes_per_group - bit - 1;
+	ext4_group_change(sb, e->e_info, &gc);
+	if (g->g_inode_hint == bit)
+		g->g_inode_hint = bit + 1;
+	return true;
+}
+
+static int claim_in_handle(handle_t *handle, struct super_block *sb, struct mb_group *g,
+			   uint32_t bit, bool dir)
+{
+	struct mb_edit e;
+	bool taken;
+	int err = ext4_mb_edit_begin(handle, sb, g->g_info, true, &e);
+
+	if (err != 0)
+		return err;
+	ext4_mb_edit_lock(&e);
+	taken = take_this_bit(sb, g, &e, bit, dir);
+	ext4_mb_edit_unlock(&e);
+	err = ext4_mb_edit_end(handle, &e, taken);
+	return taken ? err : -EFSCORRUPTED;
+}
+
+int ext4_fc_claim_inode(struct super_block *sb, uint32_t ino, bool dir)
+{
+	const uint32_t bit = (ino - 1) % sb->s_inodes_per_group;
+	uint32_t unused_from;
+	struct mb_group *g;
+	handle_t *handle;
+	int err = 0;
+
+	ASSERT(ext4_valid_dir_ino(sb, ino));
+	g = ext4_mb_group_get(sb, (ino - 1) / sb->s_inodes_per_group);
+	if (IS_ERR(g))
+		return PTR_ERR(g);
+	unused_from = first_unused(sb, g->g_info);
+	if (bit > unused_from)
+		err = ext4_clear_inode_slots(sb, ino - (bit - unused_from), ino);
+	if (err != 0)
+		return err;
+	handle = ext4_journal_start_sb(sb, HT_MISC, 2, 0);
+	if (IS_ERR(handle))
+		return PTR_ERR(handle);
+	err = ext4_journal_stop(handle, claim_in_handle(handle, sb, g, bit, dir));
+	if (err == 0)
+		count_inodes(sb, 1);
+	return err;
 }
 
 /* ---- Freeing ---- */

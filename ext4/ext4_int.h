@@ -183,7 +183,9 @@ int ext4_orphan_file_add(handle_t *handle, struct inode *inode);
 int ext4_orphan_file_del(handle_t *handle, struct inode *inode);
 /* Call fn on each entry until it returns non-zero. */
 int ext4_orphan_file_for_each(struct super_block *sb,
-			      int (*fn)(struct super_block *sb, uint32_t ino, uint32_t idx));
+			      int (*fn)(struct super_block *sb, uint32_t ino, uint32_t idx,
+					void *arg),
+			      void *arg);
 /* Empty the slot without an inode (bad entry). */
 int ext4_orphan_file_clear(handle_t *handle, struct super_block *sb, uint32_t idx);
 

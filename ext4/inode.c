@@ -95,6 +95,50 @@ struct ext2_inode_large *ext4_raw_inode(struct super_block *sb, struct buffer_he
 	return (struct ext2_inode_large *)(void *)(bh->b_data + offset);
 }
 
+static int clear_in_handle(handle_t *handle, struct super_block *sb, struct buffer_head *bh,
+			   unsigned offset, unsigned len)
+{
+	int err = ext4_journal_get_write_access(handle, bh);
+
+	if (err != 0)
+		return err;
+	lock_buffer(bh);
+	memset(bh->b_data + offset, 0, len);
+	unlock_buffer(bh);
+	counter_inc(&sb->s_stats.st_inodes_written);
+	return ext4_handle_dirty_metadata(handle, NULL, bh);
+}
+
+int ext4_clear_inode_slots(struct super_block *sb, uint32_t ino, uint32_t end)
+{
+	int err = 0;
+
+	while (ino < end && err == 0) {
+		uint32_t n = sb->s_inodes_per_block - (ino - 1) % sb->s_inodes_per_block;
+		struct buffer_head *bh;
+		ext4_fsblk_t block;
+		unsigned offset;
+		handle_t *handle;
+
+		if (n > end - ino)
+			n = end - ino;
+		err = ext4_inode_table_pos(sb, ino, &block, &offset);
+		if (err != 0)
+			return err;
+		handle = ext4_journal_start_sb(sb, HT_INODE, EXT4_INODE_CREDITS, 0);
+		if (IS_ERR(handle))
+			return PTR_ERR(handle);
+		bh = bh_read(sb->s_bcache, block);
+		err = IS_ERR(bh) ? PTR_ERR(bh)
+				 : clear_in_handle(handle, sb, bh, offset, n * sb->s_inode_size);
+		if (!IS_ERR(bh))
+			bh_put(bh);
+		err = ext4_journal_stop(handle, err);
+		ino += n;
+	}
+	return err;
+}
+
 /* ---- Dirty inodes ---- */
 
 /* Room for the fields known here, if nothing is in the way. lock_buffer held. */

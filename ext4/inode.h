@@ -37,6 +37,14 @@ void ext4_icache_set_limit(struct super_block *sb, uint32_t inodes);
 /* Call fn on each inode in memory, with a reference held and no lock; stops when fn returns non-zero. */
 int ext4_icache_for_each(struct super_block *sb, int (*fn)(struct inode *inode, void *arg),
 			 void *arg);
+/* The bitmap says so. False also for numbers of a group that cannot be read. */
+bool ext4_inode_in_use(struct super_block *sb, uint32_t ino);
+/*
+ * What a fast commit says of the inode, the first len bytes of its raw form: everything but link count, blocks, block map, attributes and the orphan list.
+ * A new one (I_NEW, nothing set but its number) also gets an empty map, or the target or device that its map holds. A directory keeps its size and index; a new one has neither.
+ * 0 or -EFSCORRUPTED (reported). Mount time only: no locks.
+ */
+int ext4_inode_apply_record(struct inode *inode, const void *bytes, unsigned len);
 /* The generation is known: sets it and i_csum_seed. */
 void ext4_inode_set_generation(struct inode *inode, uint32_t generation);
 /* From evict_inode, after the number was freed: out of the hash. */
@@ -53,6 +61,8 @@ int ext4_get_inode_loc(struct inode *inode, struct buffer_head **bh_out, unsigne
 /* The raw on-disk inode of s_inode_size bytes inside its buffer, for in-inode xattrs. Under lock_buffer to read or change. */
 struct ext2_inode_large *ext4_raw_inode(struct super_block *sb, struct buffer_head *bh,
 					unsigned offset);
+/* Zero the slots of inodes [ino, end) of one group, which nobody uses, in handles of its own. */
+int ext4_clear_inode_slots(struct super_block *sb, uint32_t ino, uint32_t end);
 /* Recompute the checksum of a raw inode after a change of its xattr space. lock_buffer held. */
 void ext4_raw_inode_csum_set(struct inode *inode, struct ext2_inode_large *raw);
 
@@ -74,6 +84,18 @@ bool ext4_valid_dir_ino(const struct super_block *sb, uint32_t ino);
  * read-only. The caller holds i_rwsem or the only reference.
  */
 int ext4_orphan_add(handle_t *handle, struct inode *inode);
+/*
+ * For a replay that comes before ext4_orphan_cleanup(): all orphans on the disk are read and marked as what they are; ot_fn gets each with a reference.
+ * Whoever holds such a reference ends it with ext4_orphan_process(). 0, or the first error: a damaged list too.
+ */
+struct ext4_orphan_taker {
+	int (*ot_fn)(void *arg, struct inode *inode); /* takes over the reference, also on error */
+	void *ot_arg;
+};
+int ext4_orphans_know(struct super_block *sb, const struct ext4_orphan_taker *taker);
+bool ext4_is_orphan(struct inode *inode);
+/* Delete an orphan, or cut what lies past its end and take it off. Consumes the reference. */
+int ext4_orphan_process(struct inode *inode);
 /* Take it off; handle NULL: only in memory (after an abort). */
 int ext4_orphan_del(handle_t *handle, struct inode *inode);
 

@@ -25,6 +25,7 @@
 #include <sys/sysmacros.h>
 
 #include "ext4/ext4_int.h"
+#include "ext4/inode.h"
 #include "ext4/inode_raw.h"
 #include "util/assert.h"
 
@@ -413,6 +414,129 @@ int ext4_inode_decode(struct inode *inode, const struct ext2_inode_large *raw, u
 		inode->i_extra_isize = (uint16_t)sb->s_want_extra_isize;
 	why = check_inode(inode);
 	return why == NULL ? 0 : decode_error(inode, flags, why);
+}
+
+/* ---- Fast commits ---- */
+
+/* What a record does not change. */
+struct kept {
+	uint16_t k_mode;
+	uint16_t k_extra_isize;
+	uint32_t k_nlink, k_flags, k_dtime;
+	uint64_t k_blocks, k_file_acl, k_size;
+	uint8_t k_block[EXT4_N_BLOCKS_BYTES];
+};
+
+#define FLAGS_KEPT (EXT4_EXTENTS_FL | EXT2_INDEX_FL)
+
+static void keep(const struct inode *inode, struct kept *k)
+{
+	k->k_mode = inode->i_mode;
+	k->k_extra_isize = inode->i_extra_isize;
+	k->k_nlink = atomic_load(&((struct inode *)(uintptr_t)inode)->i_nlink);
+	k->k_flags = inode->i_flags;
+	k->k_dtime = inode->i_dtime;
+	k->k_blocks = atomic_load(&((struct inode *)(uintptr_t)inode)->i_blocks);
+	k->k_file_acl = inode->i_file_acl;
+	k->k_size = i_size_read(inode);
+	memcpy(k->k_block, inode->i_block, sizeof(k->k_block));
+}
+
+static void set_size(struct inode *inode, uint64_t size)
+{
+	i_size_write(inode, size);
+	atomic_store(&inode->i_disksize, size);
+}
+
+/* An inode that existed. */
+static const char *restore(struct inode *inode, const struct kept *k)
+{
+	if (((inode->i_mode ^ k->k_mode) & S_IFMT) != 0)
+		return "fast commit changes the type";
+	atomic_store(&inode->i_nlink, k->k_nlink);
+	atomic_store(&inode->i_blocks, k->k_blocks);
+	inode->i_flags = (inode->i_flags & ~(uint32_t)FLAGS_KEPT) | (k->k_flags & FLAGS_KEPT);
+	inode->i_dtime = k->k_dtime;
+	inode->i_file_acl = k->k_file_acl;
+	inode->i_extra_isize = k->k_extra_isize;
+	memcpy(inode->i_block, k->k_block, sizeof(k->k_block));
+	if (S_ISDIR(inode->i_mode))
+		set_size(inode, k->k_size);
+	return NULL;
+}
+
+/* An inode that did not exist. The map comes by other records; only what is no map comes with this one. */
+static const char *begin_new(struct inode *inode)
+{
+	const struct ext3_extent_header eh = {
+		.eh_magic = cpu_to_le16(EXT3_EXT_MAGIC),
+		.eh_max = cpu_to_le16(EXT4_N_BLOCKS_BYTES / EXT4_EXTENT_SIZE - 1),
+	};
+
+	if (inode->i_file_acl != 0)
+		return "fast commit of a new inode with attributes";
+	atomic_store(&inode->i_nlink, 0);
+	atomic_store(&inode->i_blocks, 0);
+	inode->i_dtime = 0;
+	if (S_ISDIR(inode->i_mode)) {
+		inode->i_flags &= ~(uint32_t)EXT2_INDEX_FL;
+		set_size(inode, 0);
+	}
+	if (is_fast_symlink(inode) || S_ISCHR(inode->i_mode) || S_ISBLK(inode->i_mode))
+		return NULL;
+	memset(inode->i_block, 0, sizeof(inode->i_block));
+	if (ext4_is_extents(inode))
+		memcpy(inode->i_block, &eh, sizeof(eh));
+	return NULL;
+}
+
+/* i_extra_isize of a record; -1 if impossible. */
+static int record_extra(const struct super_block *sb, const struct ext2_inode_large *raw,
+			unsigned len)
+{
+	unsigned extra;
+
+	if (sb->s_inode_size <= EXT4_GOOD_OLD_SIZE || len < EXT4_GOOD_OLD_SIZE + 4)
+		return 0;
+	extra = le16_to_cpu(raw->i_extra_isize);
+	return extra % 4 == 0 && EXT4_GOOD_OLD_SIZE + extra <= len ? (int)extra : -1;
+}
+
+static const char *apply(struct inode *inode, const struct ext2_inode_large *raw, unsigned len)
+{
+	const bool fresh = (atomic_load(&inode->i_state) & I_NEW) != 0;
+	const int extra = record_extra(inode->i_sb, raw, len);
+	struct kept k;
+	const char *why;
+
+	if (extra < 0)
+		return "fast commit with a bad extra isize";
+	keep(inode, &k);
+	ext4_inode_set_generation(inode, le32_to_cpu(raw->i_generation));
+	decode_fixed(inode, raw);
+	decode_extra(inode, raw, (unsigned)extra);
+	if (fresh)
+		inode->i_extra_isize =
+			(uint16_t)(extra > 0 ? (uint32_t)extra : inode->i_sb->s_want_extra_isize);
+	why = fresh ? begin_new(inode) : restore(inode, &k);
+	return why != NULL ? why : check_inode(inode);
+}
+
+int ext4_inode_apply_record(struct inode *inode, const void *bytes, unsigned len)
+{
+	struct super_block *sb = inode->i_sb;
+	struct ext2_inode_large *raw;
+	const char *why;
+
+	if (len < EXT4_GOOD_OLD_SIZE || len > sb->s_inode_size)
+		return ext4_error(sb, inode->i_ino, "fast commit with %u bytes of inode", len);
+	raw = calloc(1, sizeof(*raw) > sb->s_inode_size ? sizeof(*raw) : sb->s_inode_size);
+	if (raw == NULL)
+		return -ENOMEM;
+	memcpy(raw, bytes, len);
+	why = apply(inode, raw, len);
+	free(raw);
+	return why == NULL ? 0 : ext4_error(sb, inode->i_ino, "%s", why);
 }
 
 /* ---- Encoding ---- */

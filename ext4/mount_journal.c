@@ -52,6 +52,7 @@ static void fill_params(struct super_block *sb, const struct ext2_super_block *e
 	p->jp_want_64bit = ext4_has_incompat(sb, EXT4_FEATURE_INCOMPAT_64BIT);
 	p->jp_read_only = sb->s_dev->bd_read_only;
 	p->jp_manual_commit = o->o_manual_commit;
+	p->jp_takes_fc = sb->s_upper->takes_fast_commits && !sb->s_read_only_forced;
 }
 
 static int start_journal(struct super_block *sb, const struct jbd2_params *p)

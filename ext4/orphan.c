@@ -136,7 +136,7 @@ int ext4_orphan_del(handle_t *handle, struct inode *inode)
 
 /* ---- Cleanup at mount ---- */
 
-static bool in_use_in_bitmap(struct super_block *sb, uint32_t ino)
+bool ext4_inode_in_use(struct super_block *sb, uint32_t ino)
 {
 	const uint32_t index = (ino - 1) % sb->s_inodes_per_group;
 	struct ext4_group_info *gi = ext4_get_group_info(sb, (ino - 1) / sb->s_inodes_per_group);
@@ -162,7 +162,7 @@ static struct inode *get_orphan(struct super_block *sb, uint32_t ino)
 {
 	struct inode *inode;
 
-	if (!ext4_valid_dir_ino(sb, ino) || !in_use_in_bitmap(sb, ino))
+	if (!ext4_valid_dir_ino(sb, ino) || !ext4_inode_in_use(sb, ino))
 		return ERR_PTR(ext4_error(sb, ino, "bad inode number among the orphans"));
 	inode = ext4_iget(sb, ino, EXT4_IGET_ORPHAN);
 	if (IS_ERR(inode))
@@ -186,9 +186,9 @@ static int take_off(struct inode *inode)
 	return ext4_journal_stop(handle, ext4_orphan_del(handle, inode));
 }
 
-/* Consumes the reference. The inode is marked as being on its list. */
-static int process(struct super_block *sb, struct inode *inode)
+int ext4_orphan_process(struct inode *inode)
 {
+	struct super_block *sb = inode->i_sb;
 	int err = 0;
 
 	if (atomic_load(&inode->i_nlink) == 0) {
@@ -246,7 +246,7 @@ static int process_head(struct super_block *sb, uint32_t ino)
 	link_in_memory_locked(inode);
 	mutex_unlock(&sb->s_orphan_lock);
 	check_next(inode);
-	return process(sb, inode);
+	return ext4_orphan_process(inode);
 }
 
 static int cleanup_list(struct super_block *sb, uint32_t *done)
@@ -276,10 +276,11 @@ static int clear_slot(struct super_block *sb, uint32_t idx)
 	return ext4_journal_stop(handle, ext4_orphan_file_clear(handle, sb, idx));
 }
 
-static int process_slot(struct super_block *sb, uint32_t ino, uint32_t idx)
+static int process_slot(struct super_block *sb, uint32_t ino, uint32_t idx, void *unused)
 {
 	struct inode *inode = get_orphan(sb, ino);
 
+	(void)unused;
 	if (IS_ERR(inode) && (PTR_ERR(inode) == -EFSCORRUPTED || PTR_ERR(inode) == -EFSBADCRC))
 		return clear_slot(sb, idx);
 	if (IS_ERR(inode))
@@ -294,7 +295,75 @@ static int process_slot(struct super_block *sb, uint32_t ino, uint32_t idx)
 	inode->i_on_orphan = true;
 	inode->i_orphan_idx = idx;
 	mutex_unlock(&sb->s_orphan_lock);
-	return process(sb, inode);
+	return ext4_orphan_process(inode);
+}
+
+/* ---- Orphans known before they are processed ---- */
+
+/* False: it is known already. idx UINT32_MAX: at the end of the list. */
+static bool make_known(struct inode *inode, uint32_t idx)
+{
+	struct super_block *sb = inode->i_sb;
+	bool fresh;
+
+	mutex_lock(&sb->s_orphan_lock);
+	fresh = !inode->i_on_orphan;
+	if (fresh) {
+		if (idx == UINT32_MAX)
+			TAILQ_INSERT_TAIL(&sb->s_orphans, inode, i_orphan);
+		inode->i_on_orphan = true;
+		inode->i_orphan_idx = idx;
+	}
+	mutex_unlock(&sb->s_orphan_lock);
+	return fresh;
+}
+
+/* What cannot be used is left for the cleanup to complain about. */
+static int know_list(struct super_block *sb, const struct ext4_orphan_taker *taker)
+{
+	uint32_t ino = get_head(sb);
+	int err = 0;
+
+	for (uint32_t n = 0; ino != 0 && n < sb->s_inodes_count && err == 0; n++) {
+		struct inode *inode = get_orphan(sb, ino);
+
+		if (IS_ERR(inode))
+			return PTR_ERR(inode);
+		if (!make_known(inode, UINT32_MAX)) {
+			iput(inode);
+			return ext4_error(sb, ino, "loop in the orphan list");
+		}
+		check_next(inode);
+		ino = inode->i_dtime;
+		err = taker->ot_fn(taker->ot_arg, inode);
+	}
+	return err;
+}
+
+static int know_slot(struct super_block *sb, uint32_t ino, uint32_t idx, void *arg)
+{
+	const struct ext4_orphan_taker *taker = arg;
+	struct inode *inode = get_orphan(sb, ino);
+
+	if (IS_ERR(inode))
+		return PTR_ERR(inode);
+	if (!make_known(inode, idx)) {
+		iput(inode);
+		return ext4_error(sb, ino, "twice in the orphan file");
+	}
+	return taker->ot_fn(taker->ot_arg, inode);
+}
+
+int ext4_orphans_know(struct super_block *sb, const struct ext4_orphan_taker *taker)
+{
+	int err = know_list(sb, taker);
+
+	return err != 0 ? err : ext4_orphan_file_for_each(sb, know_slot, (void *)(uintptr_t)taker);
+}
+
+bool ext4_is_orphan(struct inode *inode)
+{
+	return is_on(inode);
 }
 
 bool ext4_has_orphans(struct super_block *sb)
@@ -320,7 +389,7 @@ int ext4_orphan_cleanup(struct super_block *sb)
 	atomic_store(&sb->s_orphan_cleanup, true);
 	err = cleanup_list(sb, &done);
 	if (err == 0)
-		err = ext4_orphan_file_for_each(sb, process_slot);
+		err = ext4_orphan_file_for_each(sb, process_slot, NULL);
 	atomic_store(&sb->s_orphan_cleanup, false);
 	/* Damage was reported and, with errors=continue, lived with; the mount stands, read-only perhaps. */
 	if (atomic_load(&sb->s_aborted))

@@ -143,7 +143,9 @@ int ext4_orphan_file_del(handle_t *handle, struct inode *inode)
 }
 
 int ext4_orphan_file_for_each(struct super_block *sb,
-			      int (*fn)(struct super_block *sb, uint32_t ino, uint32_t idx))
+			      int (*fn)(struct super_block *sb, uint32_t ino, uint32_t idx,
+					void *arg),
+			      void *arg)
 {
 	struct ext4_orphan_file *of = sb->s_orphan_file;
 	int err = 0;
@@ -162,7 +164,7 @@ int ext4_orphan_file_for_each(struct super_block *sb,
 			ino = get_slot(ob->ob_bh, slot);
 			unlock_buffer(ob->ob_bh);
 			if (ino != 0)
-				err = fn(sb, ino, i * of->of_per_block + slot);
+				err = fn(sb, ino, i * of->of_per_block + slot, arg);
 		}
 	}
 	return err;

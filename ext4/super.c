@@ -236,6 +236,7 @@ static int open_journal(struct super_block *sb, struct ext2_super_block *es)
 {
 	const bool flagged = ext4_has_incompat(sb, EXT3_FEATURE_INCOMPAT_RECOVER);
 	bool must_recover;
+	unsigned fc;
 	int err = ext4_journal_open(sb, es, &must_recover);
 
 	if (err == 0 && must_recover)
@@ -248,8 +249,9 @@ static int open_journal(struct super_block *sb, struct ext2_super_block *es)
 	if (sb->s_dev->bd_read_only || !jbd2_has_log(sb->s_journal))
 		return 0;
 	take_journal_errno(sb);
+	(void)jbd2_fc_records(sb->s_journal, &fc);
 	/* The log is empty: say so, if this mount is not going to use it. */
-	if ((must_recover || flagged || jbd2_journal_errno(sb->s_journal) != 0) &&
+	if ((must_recover || flagged || jbd2_journal_errno(sb->s_journal) != 0) && fc == 0 &&
 	    (sb->s_opts.o_read_only || sb->s_read_only_forced)) {
 		lock_buffer(sb->s_sbh);
 		sb->s_es->s_feature_incompat &=

@@ -32,6 +32,8 @@ int ext4_write_super_now(struct super_block *sb);
 /* Remount: read-only (log emptied, marked clean) or read-write. */
 int ext4_remount_ro(struct super_block *sb);
 int ext4_remount_rw(struct super_block *sb);
+/* The first part of it: orphans are not processed yet. */
+int ext4_start_writing(struct super_block *sb);
 /* Freeze: no handle is open and the log on disk is empty and clean until ext4_thaw(). The data was written by the caller. */
 int ext4_freeze(struct super_block *sb);
 int ext4_thaw(struct super_block *sb);

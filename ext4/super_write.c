@@ -283,7 +283,7 @@ int ext4_remount_ro(struct super_block *sb)
 	return err;
 }
 
-int ext4_remount_rw(struct super_block *sb)
+int ext4_start_writing(struct super_block *sb)
 {
 	int err;
 
@@ -310,7 +310,17 @@ int ext4_remount_rw(struct super_block *sb)
 		return err;
 	atomic_store(&sb->s_read_only, false);
 	ext4_errors_catch_up(sb);
-	return ext4_orphan_cleanup(sb);
+	return 0;
+}
+
+int ext4_remount_rw(struct super_block *sb)
+{
+	int err;
+
+	if (!sb_rdonly(sb))
+		return 0;
+	err = ext4_start_writing(sb);
+	return err != 0 ? err : ext4_orphan_cleanup(sb);
 }
 
 /* ---- Freeze and shutdown ---- */

@@ -550,7 +550,7 @@ static bool commit_is_due_locked(journal_t *j)
 {
 	transaction_t *t = j->j_running_transaction;
 
-	if (t == NULL)
+	if (t == NULL || j->j_hold)
 		return false;
 	if (tid_geq(j->j_commit_request, t->t_tid))
 		return true;
@@ -570,7 +570,7 @@ void *jbd2_commit_thread(void *arg)
 	while (!j->j_stop) {
 		if (commit_is_due_locked(j))
 			jbd2_commit_transaction_locked(j);
-		else if (j->j_running_transaction != NULL)
+		else if (j->j_running_transaction != NULL && !j->j_hold)
 			cond_timedwait(&j->j_wait_commit, &j->j_state_lock,
 				       j->j_running_transaction->t_expires_ns);
 		else
@@ -588,6 +588,8 @@ int jbd2_start_commit_locked(journal_t *j, tid_t tid)
 	transaction_t *committing = j->j_committing_transaction;
 
 	mutex_assert_held(&j->j_state_lock);
+	if (j->j_hold)
+		return 0;
 	if (running != NULL && running->t_tid == tid) {
 		if (!tid_geq(j->j_commit_request, tid)) {
 			j->j_commit_request = tid;
@@ -614,8 +616,16 @@ static void commit_here_locked(journal_t *j, tid_t tid)
 {
 	transaction_t *t = j->j_running_transaction;
 
-	if (j->j_params.jp_manual_commit && t != NULL && t->t_tid == tid)
+	if (j->j_params.jp_manual_commit && !j->j_hold && t != NULL && t->t_tid == tid)
 		jbd2_commit_transaction_locked(j);
+}
+
+void jbd2_commit_and_wait_locked(journal_t *j, tid_t tid)
+{
+	commit_here_locked(j, tid);
+	jbd2_start_commit_locked(j, tid);
+	while (!j->j_hold && !tid_geq(j->j_done_sequence, tid) && !jbd2_is_aborted(j))
+		cond_wait(&j->j_wait_done, &j->j_state_lock);
 }
 
 int jbd2_log_wait_commit(journal_t *j, tid_t tid)
@@ -691,10 +701,7 @@ int jbd2_journal_force_commit(journal_t *j)
 	else
 		tid = j->j_committing_transaction != NULL ? j->j_committing_transaction->t_tid
 							  : j->j_done_sequence;
-	commit_here_locked(j, tid);
-	jbd2_start_commit_locked(j, tid);
-	while (!tid_geq(j->j_done_sequence, tid) && !jbd2_is_aborted(j))
-		cond_wait(&j->j_wait_done, &j->j_state_lock);
+	jbd2_commit_and_wait_locked(j, tid);
 	if (!tid_geq(j->j_commit_sequence, tid))
 		err = atomic_load(&j->j_error);
 	mutex_unlock(&j->j_state_lock);

@@ -90,13 +90,6 @@ struct jbd2_journal_ops {
 	void (*aborted)(void *fs, int error);
 	/* A recovery pass wrote block home; lets the owner drop what it cached. May be NULL. */
 	void (*replayed)(void *fs, uint64_t blocknr);
-	/*
-	 * Apply fast-commit records: the log's own transactions are home and flushed, buffers of replayed blocks are dropped, no handle can
-	 * be opened. The owner changes inodes and directories by records in order, writes every block home itself (bh_write_many) and gives 0;
-	 * the journal then flushes and marks the log empty. A cut in between runs it again from the start: it must be idempotent.
-	 * NULL: a log that holds fast commits is refused with -EOPNOTSUPP before anything is written.
-	 */
-	int (*fast_commit_replay)(void *fs, const struct jbd2_fc_record *recs, unsigned n);
 };
 
 /* One run of the log's blocks on its device. */
@@ -130,6 +123,8 @@ struct jbd2_params {
 	bool jp_want_csum; /* the file system has metadata_csum: use csum v3 when the log is empty */
 	bool jp_want_64bit;
 	bool jp_read_only; /* load and check, never write */
+	/* The owner applies fast commits after jbd2_journal_load(). Without: -EOPNOTSUPP for a log that holds some, nothing written. */
+	bool jp_takes_fc;
 	bool jp_manual_commit; /* tests: no commit thread; commits happen in the caller of jbd2_log_wait_commit() and friends */
 };
 
@@ -143,13 +138,31 @@ journal_t *jbd2_journal_init(const struct jbd2_params *params);
 /* True if the log holds transactions to replay (s_start != 0). */
 bool jbd2_journal_needs_recovery(const journal_t *j);
 /*
- * Replay (scan, revoke, replay passes; fast commits too), write everything home, flush, mark the log empty.
+ * Replay (scan, revoke, replay passes), write everything home, flush, mark the log empty: unless there are fast commits, which stay
+ * valid on the disk until the owner has applied them (below).
  * Idempotent when cut. Stops at the last good transaction as e2fsck does; -EFSBADCRC or -EFSCORRUPTED when e2fsck would refuse.
  * The caller re-reads its superblock afterwards. Buffers cached before are dropped.
  */
 int jbd2_journal_recover(journal_t *j);
 /* Start the commit thread; handles may be opened from now on. The log must be empty (recovered). */
 int jbd2_journal_load(journal_t *j);
+
+/*
+ * The fast commits that recovery found, in the order in which they were made; *n is 0 if there are none. Valid until the journal is
+ * destroyed or jbd2_journal_release_commits() succeeds.
+ *
+ * The owner loads the journal, holds commits, changes what the records say by ordinary handles, and releases. All of it is one
+ * transaction, the very one that the fast commits were made in the place of: before its commit block is on the disk they are found
+ * again by the next recovery, with nothing of this one home; after it they are void.
+ */
+const struct jbd2_fc_record *jbd2_fc_records(const journal_t *j, unsigned *n);
+/*
+ * Until the release nothing is committed, whoever asks: waits for a commit end at once with 0, and handles join one transaction that may fill
+ * the whole log (-ENOSPC beyond). Only while nobody else uses the file system, the log is empty, and no handle was opened yet.
+ */
+void jbd2_journal_hold_commits(journal_t *j);
+/* Commit what was held, and wait. 0 or the journal's error. */
+int jbd2_journal_release_commits(journal_t *j);
 /* Commit and checkpoint everything, mark the log empty, stop the threads, free. Returns the first error the journal met. */
 int jbd2_journal_destroy(journal_t *j);
 bool jbd2_has_log(const journal_t *j);

@@ -57,6 +57,8 @@ static void free_journal(journal_t *j)
 	cond_destroy(&j->j_wait_reserved);
 	cond_destroy(&j->j_wait_checkpoint);
 	cond_destroy(&j->j_wait_list);
+	free(j->j_fc.fs_recs);
+	free(j->j_fc_area);
 	free(j->j_log_buffer);
 	free(j->j_extents);
 	free(j->j_sb);
@@ -152,6 +154,15 @@ static void set_limits(journal_t *j)
 				    (int)j->j_tags_per_block;
 }
 
+/* One transaction may fill the log. */
+static void set_hold_limits(journal_t *j)
+{
+	ASSERT_CMP(atomic_load(&j->j_free), ==, (int)(j->j_last - j->j_first));
+	j->j_max_transaction = jbd2_space_left(j);
+	j->j_overhead = 2 + (j->j_max_transaction + (int)j->j_tags_per_block - 1) /
+				    (int)j->j_tags_per_block;
+}
+
 static int start_threads(journal_t *j)
 {
 	int err;
@@ -191,24 +202,40 @@ static void stop_threads(journal_t *j)
 	j->j_threads = false;
 }
 
-int jbd2_journal_load(journal_t *j)
+/* The log is empty: how it goes on. */
+static int open_log(journal_t *j)
 {
-	int err;
+	const tid_t sequence = get_be32(j->j_sb + SB(s_sequence));
 
-	ASSERT(!j->j_loaded);
-	if (jbd2_has_log(j) && !j->j_params.jp_read_only) {
-		if (jbd2_journal_needs_recovery(j)) {
-			log_err("journal: the log has to be replayed first");
-			return -EINVAL;
-		}
+	if (j->j_fc.fs_nr > 0) {
+		/* On the disk the log begins here, so that the transaction that follows is found. */
+		set_sequences(j, sequence);
+		j->j_head = get_be32(j->j_sb + SB(s_start));
+		j->j_flushed = false;
+	} else if (jbd2_journal_needs_recovery(j)) {
+		log_err("journal: the log has to be replayed first");
+		return -EINVAL;
+	} else {
 		jbd2_sb_choose_features(j);
 		/* Blocks of the past have older numbers than everything written from now on. */
-		set_sequences(j, get_be32(j->j_sb + SB(s_sequence)) + 1);
+		set_sequences(j, sequence + 1);
 		j->j_head = j->j_first;
-		j->j_tail = j->j_first;
 		j->j_flushed = true;
-		atomic_store(&j->j_free, (int)(j->j_last - j->j_first));
 	}
+	j->j_tail = j->j_head;
+	atomic_store(&j->j_free, (int)(j->j_last - j->j_first));
+	return 0;
+}
+
+int jbd2_journal_load(journal_t *j)
+{
+	int err = 0;
+
+	ASSERT(!j->j_loaded);
+	if (jbd2_has_log(j) && !j->j_params.jp_read_only)
+		err = open_log(j);
+	if (err != 0)
+		return err;
 	set_limits(j);
 	err = start_threads(j);
 	if (err != 0)
@@ -253,16 +280,57 @@ static int destroy_loaded(journal_t *j)
 
 int jbd2_journal_destroy(journal_t *j)
 {
+	int expected = 0;
 	int err = 0, first;
 
 	ASSERT(jbd2_current_handle() == NULL);
 	ASSERT_CMP(jbd2_gate_count(j), ==, 0u);
+	/* Fast commits that nobody has applied stay where they are. */
+	if (j->j_fc.fs_nr > 0)
+		atomic_compare_exchange_strong(&j->j_error, &expected, -ESHUTDOWN);
 	if (j->j_loaded && !j->j_params.jp_read_only)
 		err = destroy_loaded(j);
 	ASSERT_CMP(atomic_load(&j->j_held_blocks), ==, 0);
 	first = atomic_load(&j->j_error);
 	free_journal(j);
 	return first != 0 ? first : err;
+}
+
+/* ---- Fast commits ---- */
+
+const struct jbd2_fc_record *jbd2_fc_records(const journal_t *j, unsigned *n)
+{
+	*n = j->j_fc.fs_nr;
+	return j->j_fc.fs_recs;
+}
+
+void jbd2_journal_hold_commits(journal_t *j)
+{
+	ASSERT(j->j_loaded);
+	mutex_lock(&j->j_state_lock);
+	ASSERT(j->j_running_transaction == NULL);
+	ASSERT(j->j_committing_transaction == NULL);
+	j->j_hold = true;
+	set_hold_limits(j);
+	mutex_unlock(&j->j_state_lock);
+}
+
+int jbd2_journal_release_commits(journal_t *j)
+{
+	int err;
+
+	mutex_lock(&j->j_state_lock);
+	ASSERT(j->j_hold);
+	j->j_hold = false;
+	if (j->j_running_transaction != NULL)
+		jbd2_commit_and_wait_locked(j, j->j_running_transaction->t_tid);
+	ASSERT(j->j_running_transaction == NULL || jbd2_is_aborted(j));
+	set_limits(j);
+	mutex_unlock(&j->j_state_lock);
+	err = atomic_load(&j->j_error);
+	if (err == 0)
+		j->j_fc.fs_nr = 0;
+	return err;
 }
 
 int jbd2_journal_flush(journal_t *j)

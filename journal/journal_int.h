@@ -142,6 +142,17 @@ struct jbd2_handle {
 	int h_requested;	      /* [owner thread] credits it asked for */
 };
 
+/* ---- Fast commits ---- */
+
+struct fc_scan {
+	struct jbd2_fc_record *fs_recs;
+	unsigned fs_nr;	  /* records whose tail was right */
+	unsigned fs_seen; /* records seen so far */
+	unsigned fs_room;
+	uint32_t fs_crc;
+	tid_t fs_tid; /* the transaction that the fast commits follow */
+};
+
 /* ---- The journal ---- */
 
 /* j_gate: number of open handles of the running transaction, and this bit while no new one may join it without j_state_lock. */
@@ -189,6 +200,8 @@ struct jbd2_journal {
 	int j_overhead;	       /* of which for descriptors and the commit block */
 	bool j_v1;
 	bool j_loaded;
+	struct fc_scan j_fc; /* [owner thread] fast commits to be applied */
+	uint8_t *j_fc_area;  /* [owner thread] what they point into */
 
 	struct mutex j_state_lock;
 	transaction_t *j_committing_transaction; /* [j_state_lock] */
@@ -205,6 +218,7 @@ struct jbd2_journal {
 	bool j_checkpointing;	    /* [j_state_lock] somebody runs a checkpoint */
 	bool j_sb_busy;		    /* [j_state_lock] the superblock is being written */
 	bool j_stop;		    /* [j_state_lock] threads end */
+	bool j_hold;		    /* [j_state_lock] no commit: see jbd2_journal_hold_commits() */
 	bool j_checkpoint_wanted;   /* [j_state_lock] */
 	uint64_t j_average_commit_ns;  /* [j_state_lock] */
 	unsigned j_commit_interval_ms; /* [j_state_lock] */
@@ -332,6 +346,8 @@ bool jbd2_over_held_limit(const journal_t *j);
 void jbd2_commit_transaction_locked(journal_t *j);
 void *jbd2_commit_thread(void *arg);
 int jbd2_start_commit_locked(journal_t *j, tid_t tid);
+/* Commit tid, running or committing, and wait until the commit has ended, callbacks and all. Drops the lock meanwhile. */
+void jbd2_commit_and_wait_locked(journal_t *j, tid_t tid);
 
 /* ---- log_io.c: blocks of one commit, written in large pieces ---- */
 
@@ -384,14 +400,6 @@ struct revoke_record *jbd2_revoke_next(struct revoke_record *r);
 
 /* ---- fc_scan.c ---- */
 
-struct fc_scan {
-	struct jbd2_fc_record *fs_recs;
-	unsigned fs_nr;	  /* records whose tail was right */
-	unsigned fs_seen; /* records seen so far */
-	unsigned fs_room;
-	uint32_t fs_crc;
-	tid_t fs_tid; /* the transaction that the fast commits follow */
-};
 /* Scan the area's bytes, which stay alive as long as the records. 0, or a negative errno for a format that is not known. */
 int jbd2_fc_scan(struct fc_scan *fs, const uint8_t *area, uint32_t blocks, uint32_t block_bytes);
 

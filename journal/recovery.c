@@ -9,8 +9,10 @@
  *  check	refuses a log that would write outside the device or into the log itself, before
  *		anything is written;
  *  replay	writes home what is not revoked.
- * After them the records of the fast-commit area go to the owner. Then everything is flushed and
- * the superblock says that the log is empty: cut anywhere before, the whole is simply done again.
+ * Then everything is flushed and the superblock says that the log is empty: cut anywhere before, the
+ * whole is simply done again. If the fast-commit area has records the log is left open behind its
+ * last transaction instead, with the number that the records carry: they are the owner's to apply, as
+ * that transaction.
  *
  * A checksum that is wrong means different things: in a commit block, the transaction and all
  * behind it are dropped, and the error recorded; in a descriptor or revoke block of a transaction that has its
@@ -535,21 +537,17 @@ static int read_fc_area(struct recovery *r, uint8_t **area, uint32_t *blocks)
 	return err;
 }
 
-static bool owner_replays_fc(const journal_t *j)
+static int scan_fc(struct recovery *r)
 {
-	return j->j_ops != NULL && j->j_ops->fast_commit_replay != NULL;
-}
-
-static int scan_fc(struct recovery *r, struct fc_scan *fs, uint8_t **area)
-{
+	journal_t *j = r->r_journal;
 	uint32_t blocks;
-	int err = read_fc_area(r, area, &blocks);
+	int err = read_fc_area(r, &j->j_fc_area, &blocks);
 
 	if (err != 0)
 		return err;
-	fs->fs_tid = r->r_end;
-	err = jbd2_fc_scan(fs, *area, blocks, r->r_journal->j_block_bytes);
-	if (err == 0 && fs->fs_nr > 0 && !owner_replays_fc(r->r_journal))
+	j->j_fc.fs_tid = r->r_end;
+	err = jbd2_fc_scan(&j->j_fc, j->j_fc_area, blocks, j->j_block_bytes);
+	if (err == 0 && j->j_fc.fs_nr > 0 && !j->j_params.jp_takes_fc)
 		err = -EOPNOTSUPP;
 	if (err == -EOPNOTSUPP)
 		log_err("journal: fast commits that cannot be replayed here");
@@ -594,30 +592,25 @@ static int finish_recovery(struct recovery *r)
 	}
 	log_info("journal: %" PRIu64 " blocks replayed up to transaction %" PRIu32, r->r_replayed,
 		 r->r_end - 1);
+	/* The walk of the replay pass ended behind the last transaction. */
+	if (j->j_fc.fs_nr > 0)
+		return jbd2_sb_write(j, r->r_end, r->r_lblk, true);
 	/* One more, so that nothing that is in the log now can be taken for what comes. */
 	return jbd2_sb_write(j, r->r_end + 1, 0, true);
 }
 
 static int recover(struct recovery *r)
 {
-	journal_t *j = r->r_journal;
-	struct fc_scan fs = {.fs_nr = 0};
-	uint8_t *area = NULL;
 	int err = scan_all(r);
 
 	if (err == 0)
-		err = scan_fc(r, &fs, &area);
+		err = scan_fc(r);
 	if (err == 0)
 		err = replay_all(r);
-	if (err == 0 && fs.fs_nr > 0) {
-		err = j->j_ops->fast_commit_replay(j->j_params.jp_fs, fs.fs_recs, fs.fs_nr);
-		if (err == 0)
-			err = jbd2_flush_fs_dev(j);
-	}
 	if (err == 0)
 		err = finish_recovery(r);
-	free(fs.fs_recs);
-	free(area);
+	if (err != 0)
+		r->r_journal->j_fc.fs_nr = 0;
 	return err;
 }
 

@@ -247,6 +247,13 @@ static void relieve_memory_locked(journal_t *j)
 static int wait_to_join_locked(journal_t *j, struct demand *d, enum join why)
 {
 	counter_inc(&j->j_stats.js_start_waits);
+	/* Memory is then bounded by the log. */
+	if (j->j_hold && why == JOIN_MEMORY) {
+		d->d_relieved = true;
+		return 0;
+	}
+	if (j->j_hold && why != JOIN_RESERVED)
+		return -ENOSPC;
 	switch (why) {
 	case JOIN_FULL:
 		wait_full_locked(j, j->j_running_transaction);
@@ -605,7 +612,8 @@ int jbd2_journal_restart(handle_t *h, unsigned credits, unsigned revokes)
 	lock_rank_leave(LOCK_RANK_HANDLE);
 	if (j->j_params.jp_manual_commit) {
 		mutex_lock(&j->j_state_lock);
-		jbd2_commit_transaction_locked(j);
+		if (!j->j_hold)
+			jbd2_commit_transaction_locked(j);
 		mutex_unlock(&j->j_state_lock);
 	}
 	err = handle_join(h);

@@ -2,7 +2,7 @@
 /*
  * mount.c - all layers of a file system come up, and go down in reverse.
  *
- *   ext4_fill_super -> ext4_alloc_init -> wb_init -> orphans -> root directory
+ *   ext4_fill_super -> ext4_alloc_init -> wb_init -> fast commits -> orphans -> root directory
  *
  * The lower layers reach what they may not include through ext4_upper_ops, which are complete before the first inode is
  * read.
@@ -45,6 +45,7 @@ static const struct ext4_upper_ops upper_ops = {
 	.write_ordered_data = wb_write_ordered_data,
 	.file_remove_privs = ns_file_remove_privs,
 	.reclaim_space = reclaim_space,
+	.takes_fast_commits = true,
 };
 
 /* ext4: fs/ext4/super.c __ext4_fill_super(), "get root inode failed" */
@@ -93,6 +94,19 @@ static void undo_mount(struct super_block *sb, bool has_alloc, bool has_wb)
 	(void)ext4_put_super_keep(sb);
 }
 
+/* Fast commits are part of the log: they are replayed for a read-only mount too. */
+static int replay_fast_commits(struct super_block *sb)
+{
+	const bool read_only = sb_rdonly(sb);
+	int err = read_only ? ext4_start_writing(sb) : 0;
+
+	if (err == 0)
+		err = ns_fc_replay(sb);
+	if (err == 0)
+		err = ext4_orphan_cleanup(sb);
+	return err == 0 && read_only ? ext4_remount_ro(sb) : err;
+}
+
 /* A read-only mount of a device that can be written deals with them too, and nothing else is written. */
 static int cleanup_orphans(struct super_block *sb)
 {
@@ -124,7 +138,7 @@ int ext4_mount(struct blkdev *dev, const struct ext4_options *opts, struct super
 		has_wb = err == 0;
 	}
 	if (err == 0)
-		err = cleanup_orphans(sb);
+		err = ns_fc_pending(sb) ? replay_fast_commits(sb) : cleanup_orphans(sb);
 	if (err == 0)
 		err = check_root(sb);
 	if (err != 0) {

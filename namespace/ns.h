@@ -57,6 +57,13 @@ bool ns_fast_symlink(const struct inode *inode);
 int ns_symlink_init(handle_t *handle, struct inode *inode, const char *target, size_t len);
 /* Credits that ns_symlink_init() needs beyond a new inode. */
 unsigned ns_symlink_credits(struct super_block *sb, size_t len);
+/* Are there fast commits to replay? */
+bool ns_fc_pending(struct super_block *sb);
+/*
+ * Replay them: all in one transaction, so that a cut leaves either everything to be done again or nothing. The mount is writable, all layers are up, nobody uses it
+ * yet, orphans are not processed (those of before, and those that the replay makes, are afterwards). On error nothing has changed and the file system is shut down.
+ */
+int ns_fc_replay(struct super_block *sb);
 /* Member evict_inode. */
 void ns_evict_inode(struct inode *inode);
 /* Truncate with what goes with it; i_rwsem held for write. */

@@ -2,9 +2,11 @@
 /*
  * test_format.c - tags, checksums, revoke tables, fast-commit records: the parts of the format.
  */
+#include "tests/lib/crash.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/testlib.h"
+#include "tests/unit/journal/fc_area.h"
 #include "tests/unit/journal/fixture.h"
 #include "util/crc32c.h"
 
@@ -101,88 +103,29 @@ END_TEST
 
 /* ---- Fast commits ---- */
 
-struct fc_area {
-	uint8_t fa_data[4 * 1024];
-	unsigned fa_at;
-	uint32_t fa_crc;
-};
-
-static void put_le16_at(uint8_t *p, unsigned v)
-{
-	p[0] = (uint8_t)v;
-	p[1] = (uint8_t)(v >> 8);
-}
-
-static void put_le32_at(uint8_t *p, uint32_t v)
-{
-	put_le16_at(p, v & 0xffff);
-	put_le16_at(p + 2, v >> 16);
-}
-
-static void fc_add(struct fc_area *fa, unsigned tag, const void *value, unsigned len)
-{
-	uint8_t *p = fa->fa_data + fa->fa_at;
-
-	put_le16_at(p, tag);
-	put_le16_at(p + 2, len);
-	memcpy(p + 4, value, len);
-	fa->fa_crc = crc32c(fa->fa_crc, p, 4 + len);
-	fa->fa_at += 4 + len;
-}
-
-static void fc_head(struct fc_area *fa, uint32_t features, uint32_t tid)
-{
-	uint8_t head[8];
-
-	put_le32_at(head, features);
-	put_le32_at(head + 4, tid);
-	fc_add(fa, JBD2_FC_TAG_HEAD, head, 8);
-}
-
 /* A name of odd length, so that what follows is not aligned. */
 static void fc_link(struct fc_area *fa, unsigned inode)
 {
 	uint8_t value[11];
 
-	put_le32_at(value, 2);
-	put_le32_at(value + 4, inode);
+	fca_put_le32(value, 2);
+	fca_put_le32(value + 4, inode);
 	memset(value + 8, 'a', 3);
-	fc_add(fa, JBD2_FC_TAG_LINK, value, 11);
-}
-
-/* The tail takes the rest of the block. */
-static void fc_tail(struct fc_area *fa, uint32_t tid)
-{
-	uint8_t *p = fa->fa_data + fa->fa_at;
-	unsigned len = 1024 - fa->fa_at % 1024 - 4;
-
-	put_le16_at(p, JBD2_FC_TAG_TAIL);
-	put_le16_at(p + 2, len);
-	put_le32_at(p + 4, tid);
-	put_le32_at(p + 8, crc32c(fa->fa_crc, p, 8));
-	fa->fa_at += 4 + len;
-	fa->fa_crc = 0;
-}
-
-static void fc_pad(struct fc_area *fa)
-{
-	static const uint8_t zero[1024];
-
-	fc_add(fa, JBD2_FC_TAG_PAD, zero, 1024 - fa->fa_at % 1024 - 4);
+	fca_add(fa, JBD2_FC_TAG_LINK, value, 11);
 }
 
 /* Two fast commits, the first over two blocks: 3 records and 1. */
 static void fc_good(struct fc_area *fa)
 {
-	memset(fa, 0, sizeof(*fa));
-	fc_head(fa, 0, FC_TID);
+	fca_init(fa, 1024);
+	fca_head(fa, 0, FC_TID);
 	fc_link(fa, 12);
 	fc_link(fa, 13);
-	fc_pad(fa);
+	fca_pad(fa);
 	fc_link(fa, 14);
-	fc_tail(fa, FC_TID);
+	fca_tail(fa, FC_TID);
 	fc_link(fa, 15);
-	fc_tail(fa, FC_TID);
+	fca_tail(fa, FC_TID);
 }
 
 static unsigned fc_records(const struct fc_area *fa, int *err)
@@ -220,20 +163,20 @@ START_TEST(fast_commits_count_up_to_the_last_good_tail)
 	ck_assert_uint_eq(fc_records(&fa, &err), 0);
 	ck_assert_int_eq(err, 0);
 	/* Of another transaction. */
-	memset(&fa, 0, sizeof(fa));
-	fc_head(&fa, 0, FC_TID - 1);
+	fca_init(&fa, 1024);
+	fca_head(&fa, 0, FC_TID - 1);
 	fc_link(&fa, 12);
-	fc_tail(&fa, FC_TID - 1);
+	fca_tail(&fa, FC_TID - 1);
 	ck_assert_uint_eq(fc_records(&fa, &err), 0);
 	ck_assert_int_eq(err, 0);
 	/* A feature that is not known. */
-	memset(&fa, 0, sizeof(fa));
-	fc_head(&fa, 1, FC_TID);
-	fc_tail(&fa, FC_TID);
+	fca_init(&fa, 1024);
+	fca_head(&fa, 1, FC_TID);
+	fca_tail(&fa, FC_TID);
 	ck_assert_uint_eq(fc_records(&fa, &err), 0);
 	ck_assert_int_eq(err, -EOPNOTSUPP);
 	/* Nothing at all. */
-	memset(&fa, 0, sizeof(fa));
+	fca_init(&fa, 1024);
 	ck_assert_uint_eq(fc_records(&fa, &err), 0);
 	ck_assert_int_eq(err, 0);
 }
@@ -266,20 +209,6 @@ END_TEST
 
 /* ---- Fast commits through recovery ---- */
 
-static unsigned replayed_records;
-static int replay_result;
-static struct fixture *replay_fixture;
-
-static int replay_fc(void *fs, const struct jbd2_fc_record *recs, unsigned n)
-{
-	ck_assert_ptr_eq(fs, replay_fixture);
-	/* The log's own blocks are home by now. */
-	ck_assert(fx_disk_is(replay_fixture, FX_META, 1));
-	ck_assert_uint_ge(recs[0].fr_tag, 1);
-	replayed_records += n;
-	return replay_result;
-}
-
 /* A dirty log with a fast-commit area behind it. */
 static void make_fc_log(struct fixture *f)
 {
@@ -303,43 +232,139 @@ static void make_fc_log(struct fixture *f)
 	put_be32(sb + FX_SB(s_feature_incompat),
 		 get_be32(sb + FX_SB(s_feature_incompat)) | JBD2_FEATURE_INCOMPAT_FAST_COMMIT);
 	put_be32(sb + FX_SB(s_num_fc_blks), 200);
-	memset(&fa, 0, sizeof(fa));
-	fc_head(&fa, 0, tid + 1);
+	fca_init(&fa, 1024);
+	fca_head(&fa, 0, tid + 1);
 	fc_link(&fa, 12);
-	fc_tail(&fa, tid + 1);
+	fca_tail(&fa, tid + 1);
 	memcpy(data + fx_pblk(f, 1300 - 200 + 1) * 1024, fa.fa_data, 1024);
 }
 
-START_TEST(recovery_hands_fast_commits_to_the_owner)
+/* What a recovery finds: the number of records; the journal is left for more. */
+static unsigned found_records(struct fixture *f)
+{
+	unsigned n;
+
+	ck_assert_int_eq(fx_init(f), 0);
+	ck_assert_int_eq(jbd2_journal_recover(f->f_j), 0);
+	(void)jbd2_fc_records(f->f_j, &n);
+	return n;
+}
+
+/* The owner's part, as far as the release. */
+static void change_held(struct fixture *f)
+{
+	ck_assert_int_eq(jbd2_journal_load(f->f_j), 0);
+	jbd2_journal_hold_commits(f->f_j);
+	/* More than a transaction has room for otherwise. */
+	for (unsigned i = 0; i < 400; i++)
+		fx_write_one(f, FX_META + i, 2);
+	ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
+	ck_assert_int_eq(jbd2_complete_transaction(f->f_j, jbd2_newest_tid(f->f_j)), 0);
+	ck_assert(fx_disk_is(f, FX_META, 1));
+}
+
+START_TEST(fast_commits_wait_for_their_owner)
 {
 	struct fixture f;
+	unsigned n;
 
 	make_fc_log(&f);
 	/* Nobody to replay them: nothing is written. */
 	ck_assert_int_eq(fx_recover(&f), -EOPNOTSUPP);
 	ck_assert(fx_disk_is(&f, FX_META, 0));
 	ck_assert_uint_ne(fx_sb_field(&f, FX_SB(s_start)), 0);
-	/* The owner fails: the log stays. */
-	f.f_ops.fast_commit_replay = replay_fc;
-	replay_fixture = &f;
-	replay_result = -EIO;
-	ck_assert_int_eq(fx_recover(&f), -EIO);
-	ck_assert_uint_ne(fx_sb_field(&f, FX_SB(s_start)), 0);
-	replay_result = 0;
-	replayed_records = 0;
-	ck_assert_int_eq(fx_recover(&f), 0);
-	ck_assert_uint_eq(replayed_records, 1);
+	f.f_params.jp_takes_fc = true;
+	for (unsigned i = 0; i < 2; i++) {
+		/* The owner gives up: they stay, and the log's own blocks are home. */
+		ck_assert_uint_eq(found_records(&f), 1);
+		ck_assert_uint_eq(jbd2_fc_records(f.f_j, &n)[0].fr_tag, JBD2_FC_TAG_LINK);
+		ck_assert(fx_disk_is(&f, FX_META, 1));
+		if (i == 1)
+			ck_assert_int_eq(jbd2_journal_load(f.f_j), 0);
+		ck_assert_int_eq(fx_unload(&f), -ESHUTDOWN);
+		ck_assert_uint_ne(fx_sb_field(&f, FX_SB(s_start)), 0);
+	}
+	ck_assert_uint_eq(found_records(&f), 1);
+	change_held(&f);
+	ck_assert_int_eq(jbd2_journal_release_commits(f.f_j), 0);
+	(void)jbd2_fc_records(f.f_j, &n);
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(fx_unload(&f), 0);
+	ck_assert(fx_disk_is(&f, FX_META + 399, 2));
 	ck_assert_uint_eq(fx_sb_field(&f, FX_SB(s_start)), 0);
-	/* Once. */
-	ck_assert_int_eq(fx_recover(&f), 0);
-	ck_assert_uint_eq(replayed_records, 1);
 	/* The next life of the log has no such area. */
 	fx_load(&f);
 	ck_assert_uint_eq(f.f_j->j_last, 1300);
-	fx_write_one(&f, FX_META, 2);
+	fx_write_one(&f, FX_META, 3);
 	ck_assert_int_eq(fx_unload(&f), 0);
 	ck_assert_uint_eq(
 		fx_sb_field(&f, FX_SB(s_feature_incompat)) & JBD2_FEATURE_INCOMPAT_FAST_COMMIT, 0);
+	fx_close(&f);
+}
+END_TEST
+
+START_TEST(more_than_the_log_holds_is_refused_while_commits_are_held)
+{
+	struct fixture f;
+	handle_t *h;
+
+	make_fc_log(&f);
+	f.f_params.jp_takes_fc = true;
+	ck_assert_uint_eq(found_records(&f), 1);
+	change_held(&f);
+	h = jbd2_journal_start(f.f_j, HT_MISC, 800, 0);
+	ck_assert(IS_ERR(h));
+	ck_assert_int_eq(PTR_ERR(h), -ENOSPC);
+	h = fx_start(&f, 1);
+	ck_assert_int_eq(jbd2_journal_extend(h, 800, 0), 1);
+	ck_assert_int_eq(jbd2_journal_restart(h, 800, 0), -ENOSPC);
+	ck_assert_int_eq(jbd2_journal_stop(h), 0);
+	/* Giving up drops all of it. */
+	jbd2_journal_abort(f.f_j, -ESHUTDOWN);
+	ck_assert_int_eq(fx_unload(&f), -ESHUTDOWN);
+	ck_assert_uint_eq(found_records(&f), 1);
+	ck_assert(fx_disk_is(&f, FX_META, 1));
+	ck_assert_int_eq(fx_unload(&f), -ESHUTDOWN);
+	fx_close(&f);
+}
+END_TEST
+
+START_TEST(a_cut_finds_the_fast_commits_or_what_the_owner_made_of_them)
+{
+	struct prng p;
+	struct fixture f, g;
+	struct blkdev *base, *image;
+	unsigned seen[2] = {0, 0};
+
+	prng_seed(&p, 77);
+	make_fc_log(&f);
+	base = testlib_clone(f.f_dev);
+	f.f_dev = log_open_memory(f.f_dev);
+	f.f_log_dev = f.f_dev;
+	f.f_params.jp_takes_fc = true;
+	ck_assert_uint_eq(found_records(&f), 1);
+	change_held(&f);
+	ck_assert_int_eq(jbd2_journal_release_commits(f.f_j), 0);
+	ck_assert_int_eq(fx_unload(&f), 0);
+	image = testlib_clone(base);
+	for (size_t n = 0; n <= log_entry_count(f.f_dev); n++) {
+		unsigned found;
+
+		memcpy(mem_data(image), mem_data(base), base->bd_size_bytes);
+		crash_apply(f.f_dev, n, CRASH_RANDOM, &p, image);
+		g = f;
+		g.f_dev = image;
+		g.f_log_dev = image;
+		found = found_records(&g);
+		ck_assert(fx_disk_is(&g, FX_META, found == 1 ? 1 : 2));
+		ck_assert(fx_disk_is(&g, FX_META + 399, found == 1 ? 0 : 2));
+		ck_assert_int_eq(fx_unload(&g), found == 1 ? -ESHUTDOWN : 0);
+		seen[found]++;
+	}
+	ck_assert_uint_gt(seen[0], 0);
+	ck_assert_uint_gt(seen[1], 0);
+	blk_close(image);
+	blk_close(base);
 	fx_close(&f);
 }
 END_TEST
@@ -357,7 +382,9 @@ int main(void)
 	tcase_add_test(tc, a_revoke_counts_for_its_sequence_and_older_ones);
 	tcase_add_test(tc, fast_commits_count_up_to_the_last_good_tail);
 	tcase_add_test(tc, random_fast_commits_end_and_do_no_harm);
-	tcase_add_test(tc, recovery_hands_fast_commits_to_the_owner);
+	tcase_add_test(tc, fast_commits_wait_for_their_owner);
+	tcase_add_test(tc, more_than_the_log_holds_is_refused_while_commits_are_held);
+	tcase_add_test(tc, a_cut_finds_the_fast_commits_or_what_the_owner_made_of_them);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);
