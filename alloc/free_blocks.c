@@ -23,6 +23,7 @@
 #include "ext4/jbd2_glue.h"
 #include "util/assert.h"
 #include "util/log.h"
+#include "util/trace.h"
 
 static int compare_recs(const struct mb_free_rec *a, const struct mb_free_rec *b)
 {
@@ -406,6 +407,8 @@ int ext4_free_blocks(handle_t *handle, struct inode *inode, ext4_fsblk_t block, 
 	bool metadata = (flags & EXT4_FREE_BLOCKS_METADATA) != 0;
 	int err = 0;
 
+	TRACE(ext4_free_blocks, .dev = inode->i_sb->s_dev->bd_dev, .ino = inode->i_ino,
+	      .mode = inode->i_mode, .block = block, .count = count, .flags = flags);
 	if (metadata || (flags & EXT4_FREE_BLOCKS_FORGET) != 0)
 		err = forget_blocks(handle, inode, block, count, metadata);
 	if (err == 0)

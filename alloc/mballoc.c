@@ -23,6 +23,7 @@
 #include "ext4/jbd2_glue.h"
 #include "util/assert.h"
 #include "util/time.h"
+#include "util/trace.h"
 
 #define STREAM_BLOCKS 16u /* files up to this size share the locality group */
 #define KIB 1024u
@@ -42,6 +43,11 @@ struct request {
 	uint32_t r_window_len; /* >= the request's part of it */
 	ext4_fsblk_t r_goal;
 	bool r_try_goal;
+	/* how it was found, for events */
+	bool r_from_pa;
+	uint32_t r_found_len, r_want; /* blocks that the search gave, and that it was asked for */
+	uint32_t r_nr_groups, r_nr_extents;
+	enum mb_pass r_pass;
 };
 
 /* ---- Plan ---- */
@@ -254,6 +260,11 @@ static int search(struct request *r, uint32_t want, struct mb_extent *x)
 	}
 	if (!ext4_mb_search(&s))
 		return s.s_err == -ENOMEM ? -ENOMEM : -ENOSPC;
+	r->r_found_len = s.s_len;
+	r->r_want = want;
+	r->r_nr_groups = s.s_nr_groups;
+	r->r_nr_extents = s.s_nr_extents;
+	r->r_pass = s.s_pass;
 	keep_rest(r, &s, x);
 	return 0;
 }
@@ -274,7 +285,8 @@ static int find_blocks(struct request *r, struct mb_extent *x)
 	int err;
 
 	plan(r);
-	if (use_prealloc(r, x))
+	r->r_from_pa = use_prealloc(r, x);
+	if (r->r_from_pa)
 		return 0;
 	want = r->r_small ? mb->mb_group_prealloc : r->r_window_len;
 	if (want < r->r_len)
@@ -361,6 +373,37 @@ static uint32_t claim_blocks(struct ext4_mballoc *mb, uint32_t len, unsigned fla
 	return len;
 }
 
+/* What was asked for is the request, what was looked for the window around it. */
+static void trace_alloc(const struct request *r, const struct mb_extent *x)
+{
+	struct super_block *sb = r->r_sb;
+	ext4_fsblk_t orig = clamp_goal(sb, r->r_ar->ar_goal);
+
+	TRACE(ext4_mballoc_alloc, .dev = sb->s_dev->bd_dev, .ino = r->r_inode->i_ino,
+	      .orig_group = ext4_group_of_block(sb, orig),
+	      .orig_start = ext4_offset_in_group(sb, orig), .orig_len = r->r_ar->ar_len,
+	      .orig_logical = r->r_ar->ar_logical, .goal_group = ext4_group_of_block(sb, r->r_goal),
+	      .goal_start = ext4_offset_in_group(sb, r->r_goal), .goal_len = r->r_want,
+	      .goal_logical = r->r_window, .result_group = x->x_group->g_info->bg_group,
+	      .result_start = x->x_start, .result_len = x->x_len,
+	      .result_logical = r->r_ar->ar_logical, .found = r->r_nr_extents,
+	      .groups = r->r_nr_groups, .cr = r->r_pass, .flags = r->r_ar->ar_flags,
+	      .tail = r->r_found_len - x->x_len, .buddy = r->r_found_len < r->r_want);
+}
+
+static void trace_prealloc(const struct request *r, const struct mb_extent *x)
+{
+	struct super_block *sb = r->r_sb;
+	ext4_fsblk_t orig = clamp_goal(sb, r->r_ar->ar_goal);
+
+	TRACE(ext4_mballoc_prealloc, .dev = sb->s_dev->bd_dev, .ino = r->r_inode->i_ino,
+	      .orig_group = ext4_group_of_block(sb, orig),
+	      .orig_start = ext4_offset_in_group(sb, orig), .orig_len = r->r_ar->ar_len,
+	      .orig_logical = r->r_ar->ar_logical, .result_group = x->x_group->g_info->bg_group,
+	      .result_start = x->x_start, .result_len = x->x_len,
+	      .result_logical = r->r_ar->ar_logical);
+}
+
 /*
  * r_len blocks are claimed (or reserved). Returns the first block, and x_len; what is not used of
  * the claim stays with the caller.
@@ -368,15 +411,19 @@ static uint32_t claim_blocks(struct ext4_mballoc *mb, uint32_t len, unsigned fla
 static ext4_fsblk_t allocate(struct request *r, struct mb_extent *x, int *err)
 {
 	struct ext4_mballoc *mb = ext4_mb(r->r_sb);
-	uint64_t start = now_ns();
+	uint64_t start = stat_ns();
 
 	counter_inc(&mb->mb_stats.mb_reqs);
 	*err = find_blocks(r, x);
 	if (*err == 0)
 		*err = commit_extent(r, x);
-	hist_add(&mb->mb_stats.mb_latency_ns, now_ns() - start);
+	hist_add(&mb->mb_stats.mb_latency_ns, stat_ns() - start);
 	if (*err != 0)
 		return 0;
+	if (r->r_from_pa)
+		trace_prealloc(r, x);
+	else
+		trace_alloc(r, x);
 	atomic_fetch_sub(&mb->mb_free, (int64_t)x->x_len);
 	ext4_inode_add_blocks(r->r_inode, (int64_t)x->x_len);
 	counter_inc(&mb->mb_stats.mb_success);

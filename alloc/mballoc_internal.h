@@ -181,6 +181,17 @@ int ext4_mb_edit_end(handle_t *handle, struct mb_edit *e, bool dirty);
 
 /* ---- mballoc_search.c ---- */
 
+/* The passes of a search, in their order; the event's cr. */
+enum mb_pass {
+	MB_PASS_GOAL,
+	MB_PASS_NEAR,
+	MB_PASS_STRIPE,
+	MB_PASS_ORDER,
+	MB_PASS_RUNS,
+	MB_PASS_PART,
+	MB_PASS_ANY
+};
+
 struct mb_search {
 	struct super_block *s_sb;
 	ext4_fsblk_t s_goal; /* never 0 */
@@ -194,6 +205,7 @@ struct mb_search {
 	uint32_t s_start, s_len;
 	/* effort */
 	uint32_t s_nr_groups, s_nr_extents, s_loads, s_empty_loads, s_asked;
+	enum mb_pass s_pass; /* the last one */
 	int s_err;
 };
 /* True if something was found: at least one block. */

@@ -440,17 +440,37 @@ static bool pass_near(struct mb_search *s)
 	return s->s_len > 0;
 }
 
+static bool run_pass(struct mb_search *s, enum mb_pass pass)
+{
+	s->s_pass = pass;
+	switch (pass) {
+	case MB_PASS_GOAL:
+		return pass_goal(s);
+	case MB_PASS_NEAR:
+		return pass_near(s);
+	case MB_PASS_STRIPE:
+		return pass_stripe(s);
+	case MB_PASS_ORDER:
+		return order_ceil(s->s_want) <= EXT4_BUDDY_MAX_ORDER &&
+		       pass_order(s, order_ceil(s->s_want));
+	case MB_PASS_RUNS:
+		return pass_runs(s);
+	case MB_PASS_PART:
+		return pass_part(s);
+	default:
+		return pass_any(s);
+	}
+}
+
 bool ext4_mb_search(struct mb_search *s)
 {
 	struct ext4_mballoc *mb = ext4_mb(s->s_sb);
-	bool found;
+	bool found = false;
 
 	ASSERT_CMP(s->s_want, >, 0u);
 	ASSERT_CMP(s->s_min, <=, s->s_want);
-	found = pass_goal(s) || pass_near(s) || pass_stripe(s) ||
-		(order_ceil(s->s_want) <= EXT4_BUDDY_MAX_ORDER &&
-		 pass_order(s, order_ceil(s->s_want))) ||
-		pass_runs(s) || pass_part(s) || pass_any(s);
+	for (int pass = MB_PASS_GOAL; !found && pass <= MB_PASS_ANY; pass++)
+		found = run_pass(s, (enum mb_pass)pass);
 	counter_add(&mb->mb_stats.mb_groups_scanned, s->s_nr_groups);
 	counter_add(&mb->mb_stats.mb_extents_scanned, s->s_nr_extents);
 	if (found && s->s_len < s->s_want)

@@ -35,6 +35,7 @@
 #include <time.h>
 
 #include "util/assert.h"
+#include "util/trace.h"
 
 #define ROOT_EXTENTS 4u	  /* that fit into i_block */
 #define EXTENT_BYTES 12u  /* an entry, and the header, of an extent block */
@@ -237,6 +238,10 @@ static int reserve_locked(struct want *w)
 	}
 	mutex_lock(&ia->i_es_lock);
 	book_locked(w);
+	TRACE(ext4_da_reserve_space, .dev = w->w_inode->i_sb->s_dev->bd_dev,
+	      .ino = w->w_inode->i_ino, .mode = w->w_inode->i_mode,
+	      .i_blocks = atomic_load(&w->w_inode->i_blocks), .reserve_blocks = w->w_blocks,
+	      .reserved_data_blocks = ia->ia_reserved);
 	mutex_unlock(&ia->i_es_lock);
 	return 0;
 }
@@ -370,8 +375,13 @@ ext4_lblk_t ext4_da_release_range(struct inode *inode, ext4_lblk_t lblk, ext4_lb
 			break;
 		lblk = to + 1;
 	}
-	if (released > 0)
+	if (released > 0) {
+		TRACE(ext4_da_release_space, .dev = inode->i_sb->s_dev->bd_dev, .ino = inode->i_ino,
+		      .mode = inode->i_mode, .i_blocks = atomic_load(&inode->i_blocks),
+		      .freed_blocks = released,
+		      .reserved_data_blocks = ext4_inode_reserved_blocks(inode));
 		ext4_mb_unclaim(ext4_mb(inode->i_sb), end_reservation(inode, released));
+	}
 	up_write(&inode->i_data_sem);
 	return released;
 }

@@ -19,10 +19,11 @@
 
 #include "fuse/control_text.h"
 #include "fuse/file.h"
+#include "fuse/trace_pipe.h"
 
 #define CONTROL_FIRST_INO (UINT64_C(1) << 32)
 #define CONTROL_TIMEOUT_S 1.0
-#define VALUE_BYTES 256u
+#define VALUE_BYTES 1024u /* all events by name */
 #define NR_DIRS 2u
 
 struct control {
@@ -36,6 +37,7 @@ struct control {
 struct control_open {
 	char *co_text;
 	size_t co_len;
+	bool co_pipe; /* this one has the reader's end of the ring */
 };
 
 static unsigned index_of(const struct control *c, const struct node *n)
@@ -53,8 +55,9 @@ static void fill_stat(const struct control *c, const struct node *n, struct stat
 	if (cf->cf_dir)
 		st->st_mode = S_IFDIR | 0555;
 	else
-		st->st_mode = (mode_t)(S_IFREG | (cf->cf_print != NULL ? 0444 : 0) |
-				       (cf->cf_write != NULL ? 0200 : 0));
+		st->st_mode =
+			(mode_t)(S_IFREG | (cf->cf_print != NULL ? 0444 : 0) |
+				 (cf->cf_pipe ? 0400 : 0) | (cf->cf_write != NULL ? 0200 : 0));
 	st->st_uid = c->c_front->f_owner;
 	st->st_blksize = 4096;
 	clock_gettime(CLOCK_REALTIME, &st->st_mtim);
@@ -141,6 +144,7 @@ static void reply_open(fuse_req_t req, struct fuse_file_info *fi, struct control
 	}
 	fi->fh = (uintptr_t)of;
 	fi->direct_io = 1;
+	fi->nonseekable = co->co_pipe;
 	if (fuse_reply_open(req, fi) != 0)
 		open_file_release(f, of);
 }
@@ -175,20 +179,34 @@ void control_open(fuse_req_t req, struct node *node, struct fuse_file_info *fi)
 		front_reply_err(req, -ENOMEM);
 		return;
 	}
+	if (cf->cf_pipe) {
+		co->co_pipe = trace_pipe_claim();
+		if (!co->co_pipe) {
+			control_close(co);
+			front_reply_err(req, -EBUSY);
+			return;
+		}
+	}
 	reply_open(req, fi, co);
 }
 
 void control_close(struct control_open *co)
 {
+	if (co->co_pipe)
+		trace_pipe_release();
 	free(co->co_text);
 	free(co);
 }
 
-void control_read(fuse_req_t req, struct control_open *co, size_t size, off_t off)
+void control_read(fuse_req_t req, struct control_open *co, size_t size, off_t off, int flags)
 {
 	size_t at = off < 0 || (uint64_t)off > co->co_len ? co->co_len : (size_t)off;
 	size_t n = co->co_len - at < size ? co->co_len - at : size;
 
+	if (co->co_pipe) {
+		trace_pipe_read(req, size, (flags & O_NONBLOCK) != 0);
+		return;
+	}
 	fuse_reply_buf(req, co->co_text + at, n);
 }
 

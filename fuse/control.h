@@ -24,7 +24,8 @@ void control_setattr(fuse_req_t req, struct node *node);
 void control_opendir(fuse_req_t req, struct fuse_file_info *fi);
 void control_readdir(fuse_req_t req, struct node *dir, size_t size, off_t off, bool plus);
 void control_open(fuse_req_t req, struct node *node, struct fuse_file_info *fi);
-void control_read(fuse_req_t req, struct control_open *co, size_t size, off_t off);
+/* flags: O_* of the open file now. */
+void control_read(fuse_req_t req, struct control_open *co, size_t size, off_t off, int flags);
 void control_write(fuse_req_t req, struct node *node, const char *data, size_t size, off_t off);
 void control_close(struct control_open *co);
 /* An entry reply for .ext4d. */

@@ -26,6 +26,7 @@
 #include "fuse/parking.h"
 #include "fuse/session.h"
 #include "util/time.h"
+#include "util/trace.h"
 
 typedef void emit_fn(void *arg, const char *name, uint64_t value);
 
@@ -69,6 +70,8 @@ static void emit_front(struct front *f, emit_fn *emit, void *arg)
 	emit(arg, "fuse_open", open_files_count(f->f_files));
 	emit(arg, "fuse_notifications", notifier_sent(f->f_notifier));
 	emit_hist(emit, arg, "fuse_parked_ns", parking_time(f->f_parking));
+	emit(arg, "trace_events", trace_nr_events());
+	emit(arg, "trace_lost", trace_nr_lost());
 }
 
 static void emit_opcodes(struct front *f, emit_fn *emit, void *arg)
@@ -444,6 +447,21 @@ static int write_threads(struct front *f, const struct control_file *cf, const c
 	return 0;
 }
 
+static void print_trace_events(struct front *f, const struct control_file *cf, FILE *out)
+{
+	(void)f;
+	(void)cf;
+	trace_print_events(out);
+	fputc('\n', out);
+}
+
+static int write_trace_events(struct front *f, const struct control_file *cf, const char *text)
+{
+	(void)f;
+	(void)cf;
+	return trace_set_events(text);
+}
+
 /* ---- Tunables of the writeback layer ---- */
 
 void control_tunable_print(struct front *f, const struct control_file *cf, FILE *out)
@@ -487,6 +505,7 @@ const struct control_file control_files[] = {
 	{.cf_name = "throttle", .cf_print = print_throttle},
 	{.cf_name = "device", .cf_print = print_device},
 	{.cf_name = "fuse", .cf_print = print_fuse},
+	{.cf_name = "trace", .cf_pipe = true},
 	{.cf_name = "shutdown", .cf_write = write_shutdown},
 	{.cf_name = "mark", .cf_write = write_mark},
 	{.cf_name = "freeze", .cf_print = print_freeze, .cf_write = write_freeze},
@@ -498,5 +517,6 @@ const struct control_file control_own_tunables[] = {
 	 .cf_print = print_device_writes,
 	 .cf_write = write_device_writes},
 	{.cf_name = "threads", .cf_print = print_threads, .cf_write = write_threads},
+	{.cf_name = "trace_events", .cf_print = print_trace_events, .cf_write = write_trace_events},
 	{.cf_name = NULL},
 };

@@ -12,6 +12,7 @@ struct control_file {
 	/* text is one value without the newline. 0 or a negative errno, then nothing has changed. NULL: read-only. */
 	int (*cf_write)(struct front *f, const struct control_file *cf, const char *text);
 	bool cf_dir;
+	bool cf_pipe; /* reading takes events out of the ring: trace_pipe.c */
 };
 
 /* Fixed files, in .ext4d and in .ext4d/tunables; the tunables of the writeback layer come on top. NULL name ends. */

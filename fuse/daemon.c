@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ext4/inode.h"
@@ -38,6 +39,7 @@
 #include "fuse/session.h"
 #include "util/log.h"
 #include "util/time.h"
+#include "util/trace.h"
 
 /* SYNCFS reaches fuseblk servers from this protocol version on. */
 #define SYNCFS_MINOR 45u
@@ -73,6 +75,16 @@ static int apply_tunables(struct front *f)
 		}
 	}
 	return 0;
+}
+
+static int switch_events_on(const struct front *f)
+{
+	const char *list = f->f_opts->mo_trace_events;
+	int err = list != NULL ? trace_set_events(list) : 0;
+
+	if (err != 0)
+		log_err("bad value '%s' for option 'trace_events'", list);
+	return err;
 }
 
 static int open_file_system(struct front *f)
@@ -157,7 +169,8 @@ static int open_stats_file(struct front *f)
 	if (f->f_opts->mo_stats_path == NULL)
 		return 0;
 	f->f_stats_file = fopen(f->f_opts->mo_stats_path, "we");
-	if (f->f_stats_file != NULL)
+	/* The daemon has no umask. */
+	if (f->f_stats_file != NULL && fchmod(fileno(f->f_stats_file), 0644) == 0)
 		return 0;
 	log_err("%s: %s", f->f_opts->mo_stats_path, strerror(errno));
 	return -errno;
@@ -333,6 +346,8 @@ static int start(struct life *l)
 		return -EAGAIN;
 	}
 	err = open_stats_file(f);
+	if (err == 0)
+		err = switch_events_on(f);
 	if (err != 0)
 		return err;
 	err = drop_capabilities(f);

@@ -227,7 +227,7 @@ void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fus
 	if (size > PROTO_MAX_PAYLOAD)
 		size = PROTO_MAX_PAYLOAD;
 	if (of->of_ctl != NULL) {
-		control_read(req, of->of_ctl, size, off);
+		control_read(req, of->of_ctl, size, off, fi->flags);
 		return;
 	}
 	if ((fi->flags & O_DIRECT) != 0) {

@@ -447,6 +447,7 @@ static const struct option_desc option_table[] = {
 	{"nocontrol", OFF(mo_control)},
 	{"nosandbox", OFF(mo_sandbox)},
 	{"stats", STRING(mo_stats_path)},
+	{"trace_events", STRING(mo_trace_events)},
 };
 /* clang-format on */
 
@@ -587,6 +588,7 @@ void mount_options_free(struct mount_options *mo)
 	free(mo->mo_blk);
 	free(mo->mo_backend);
 	free(mo->mo_stats_path);
+	free(mo->mo_trace_events);
 	free(mo->mo_journal_path);
 }
 
@@ -657,6 +659,8 @@ static void print_own(const struct mount_options *mo, FILE *out)
 		fprintf(out, "blk=%s\n", mo->mo_blk);
 	if (mo->mo_stats_path != NULL)
 		fprintf(out, "stats=%s\n", mo->mo_stats_path);
+	if (mo->mo_trace_events != NULL)
+		fprintf(out, "trace_events=%s\n", mo->mo_trace_events);
 }
 
 void mount_options_print(const struct mount_options *mo, struct super_block *sb, FILE *out)

@@ -38,6 +38,7 @@ struct mount_options {
 	char *mo_blk;		 /* filters, or NULL */
 	char *mo_backend;	 /* "uring", "psync" or NULL */
 	char *mo_stats_path;	 /* where the final JSON goes, or NULL */
+	char *mo_trace_events;	 /* events that go into the ring from the start, or NULL */
 	char *mo_journal_path;
 	STAILQ_HEAD(, mount_tunable) mo_tunables;
 };

@@ -112,6 +112,16 @@ static bool was_interrupted_locked(const struct parking *pk, uint64_t unique)
 	return false;
 }
 
+bool parking_was_interrupted(struct parking *pk, uint64_t unique)
+{
+	bool was;
+
+	pthread_mutex_lock(&pk->pk_lock);
+	was = was_interrupted_locked(pk, unique);
+	pthread_mutex_unlock(&pk->pk_lock);
+	return was;
+}
+
 /* The throttle has taken pw. */
 static void list(struct parking *pk, struct parked_write *pw)
 {

@@ -14,6 +14,8 @@ void parking_destroy(struct parking *pk);
 bool parking_throttle(fuse_req_t req, struct inode *inode, uint64_t pos, size_t bytes);
 /* The kernel wants an end of the request with this number: if it is parked it is answered at once. */
 void parking_interrupt(struct parking *pk, uint64_t unique);
+/* For a request that is not parked but waits in its thread: has its end been asked for lately? */
+bool parking_was_interrupted(struct parking *pk, uint64_t unique);
 /* Answer all parked requests and wait until that is done. No request is being served. */
 void parking_release_all(struct parking *pk);
 unsigned parking_count(struct parking *pk);

@@ -196,6 +196,7 @@ static int add_conditional(scmp_filter_ctx ctx)
 		{SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid())},
 		{SCMP_SYS(prlimit64), SCMP_A2(SCMP_CMP_EQ, 0)},
 		{SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME)},
+		{SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, PR_GET_NAME)},
 		{SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, 57 /* PR_SET_IO_FLUSHER */)},
 	};
 	int err = 0;

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "util/time.h"
+#include "util/trace.h"
 #include "writeback/internal.h"
 
 #define HASH_BUCKETS 256u
@@ -199,6 +200,41 @@ static int commit_for_inode(struct wb_domain *wb)
 	return jbd2_journal_force_commit(wb->wb_sb->s_journal);
 }
 
+/* The bits of i_state that are dirty, as the kernel writes them. */
+static uint64_t state_text(const struct inode *inode)
+{
+	static const char *const text[8] = {
+		"",
+		"I_DIRTY_SYNC",
+		"I_DIRTY_DATASYNC",
+		"I_DIRTY_SYNC|I_DIRTY_DATASYNC",
+		"I_DIRTY_PAGES",
+		"I_DIRTY_SYNC|I_DIRTY_PAGES",
+		"I_DIRTY_DATASYNC|I_DIRTY_PAGES",
+		"I_DIRTY_SYNC|I_DIRTY_DATASYNC|I_DIRTY_PAGES",
+	};
+	uint32_t state = atomic_load(&inode->i_state);
+
+	return trace_string(
+		text[(state & I_DIRTY_SYNC ? 1u : 0) | (state & I_DIRTY_DATASYNC ? 2u : 0) |
+		     (state & I_DIRTY_PAGES ? 4u : 0)]);
+}
+
+/* The inode has had its turn, with `before` pages to write. */
+static void trace_single_inode_locked(struct inode *inode, const struct writeback_control *wbc,
+				      long before)
+{
+	const struct address_space *as = inode->i_mapping;
+	uint64_t when = as != NULL ? as->as_wi.wi_dirtied_when_ns : 0;
+
+	mutex_assert_held(&inode->i_sb->s_wb->wb_lock);
+	TRACE(writeback_single_inode, .bdi = inode->i_sb->s_dev->bd_dev, .ino = inode->i_ino,
+	      .state = state_text(inode), .dirtied_when = when / NS_PER_SEC,
+	      .age = when != 0 ? (now_ns() - when) / NS_PER_SEC : 0,
+	      .writeback_index = as != NULL ? as->as_writeback_index : 0, .nr_to_write = before,
+	      .wrote = (uint64_t)(before - wbc->nr_to_write));
+}
+
 int writeback_single_inode(struct inode *inode, struct writeback_control *wbc)
 {
 	struct address_space *as = inode->i_mapping;
@@ -323,6 +359,7 @@ static long writeback_sb_inodes(struct wb_domain *wb, struct wb_work *work)
 		if (work->wk_reason == WB_REASON_SYNC)
 			counter_inc(&wb->wb_stats.ws_sync_inodes[work->wk_sync_mode]);
 		mutex_lock(&wb->wb_lock);
+		trace_single_inode_locked(inode, &wbc, chunk);
 		requeue_inode_locked(wb, inode, &wbc);
 		mutex_unlock(&wb->wb_lock);
 		iput(inode);
@@ -368,6 +405,25 @@ static bool should_stop(struct wb_domain *wb, const struct wb_work *work)
 	return others || (work->wk_for_background && !over_bground_thresh(wb));
 }
 
+/* Before and after a turn over the inodes that are due. */
+static void trace_work(const struct wb_domain *wb, const struct wb_work *work, bool start)
+{
+	uint32_t dev = wb->wb_sb->s_dev->bd_dev;
+	bool cyclic = work->wk_sync_mode == WB_SYNC_NONE && !work->wk_tagged;
+	uint64_t reason = trace_string(wb_reason_name(work->wk_reason));
+
+	if (start)
+		TRACE(writeback_start, .bdi = dev, .sb_dev = dev, .nr_pages = work->wk_nr_pages,
+		      .sync_mode = work->wk_sync_mode, .for_kupdate = work->wk_for_kupdate,
+		      .range_cyclic = cyclic, .for_background = work->wk_for_background,
+		      .reason = reason);
+	else
+		TRACE(writeback_written, .bdi = dev, .sb_dev = dev, .nr_pages = work->wk_nr_pages,
+		      .sync_mode = work->wk_sync_mode, .for_kupdate = work->wk_for_kupdate,
+		      .range_cyclic = cyclic, .for_background = work->wk_for_background,
+		      .reason = reason);
+}
+
 static void wb_writeback(struct wb_domain *wb, struct wb_work *work)
 {
 	/* What others wait for begins with all that is old enough, whatever was left over. */
@@ -385,7 +441,9 @@ static void wb_writeback(struct wb_domain *wb, struct wb_work *work)
 			queue_io_locked(wb, dirtied_before(wb, work));
 		mutex_unlock(&wb->wb_lock);
 		queue = false;
+		trace_work(wb, work, true);
 		progress = writeback_sb_inodes(wb, work);
+		trace_work(wb, work, false);
 		mutex_lock(&wb->wb_lock);
 		more = progress > 0 || !TAILQ_EMPTY(&wb->wb_b_io);
 		mutex_unlock(&wb->wb_lock);

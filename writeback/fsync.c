@@ -14,6 +14,7 @@
  */
 #include "ext4/super.h"
 #include "util/time.h"
+#include "util/trace.h"
 #include "writeback/internal.h"
 
 /* ---- Flush ---- */
@@ -74,7 +75,7 @@ int sync_file_range_wait(struct inode *inode, uint64_t start, uint64_t end, bool
 	struct wb_stats *st = &sb->s_wb->wb_stats;
 	uint32_t dirty =
 		datasync ? I_DIRTY_DATASYNC : I_DIRTY_SYNC | I_DIRTY_DATASYNC | I_DIRTY_TIME;
-	uint64_t t0 = now_ns();
+	uint64_t t0 = stat_ns();
 	int err = 0, ret;
 
 	if (atomic_load(&sb->s_shutdown))
@@ -82,6 +83,8 @@ int sync_file_range_wait(struct inode *inode, uint64_t start, uint64_t end, bool
 	if (sb_rdonly(sb))
 		return sb->s_journal != NULL && jbd2_is_aborted(sb->s_journal) ? -EROFS : 0;
 	counter_inc(&st->ws_fsyncs);
+	TRACE(ext4_sync_file_enter, .dev = sb->s_dev->bd_dev, .ino = inode->i_ino,
+	      .datasync = datasync);
 	if (inode->i_mapping != NULL)
 		err = filemap_write_and_wait_range(inode, start, end);
 	if (atomic_load(&inode->i_state) & dirty) {
@@ -89,8 +92,10 @@ int sync_file_range_wait(struct inode *inode, uint64_t start, uint64_t end, bool
 		err = err != 0 ? err : ret;
 	}
 	ret = commit_inode(inode, datasync);
-	hist_add(&st->ws_fsync_ns, now_ns() - t0);
-	return err != 0 ? err : ret;
+	err = err != 0 ? err : ret;
+	hist_add(&st->ws_fsync_ns, stat_ns() - t0);
+	TRACE(ext4_sync_file_exit, .dev = sb->s_dev->bd_dev, .ino = inode->i_ino, .ret = err);
+	return err;
 }
 
 int ext4_sync_file(struct inode *inode, bool datasync)
@@ -180,6 +185,7 @@ int wb_sync_fs(struct super_block *sb, bool wait)
 		return 0;
 	}
 	counter_inc(&wb->wb_stats.ws_sync_calls);
+	TRACE(ext4_sync_fs, .dev = sb->s_dev->bd_dev, .wait = wait);
 	wakeup_flusher(wb);
 	if (!wait || wb_tun(wb, TUN_SYNC_PASSES) == SYNC_ASYNC_THEN_WAIT)
 		sync_pass(wb, WB_SYNC_NONE);
@@ -213,6 +219,8 @@ int ext4_alloc_da_blocks(struct inode *inode, bool wait)
 
 	if (as == NULL)
 		return 0;
+	TRACE(ext4_alloc_da_blocks, .dev = wb_dev(as), .ino = inode->i_ino,
+	      .reserved_data_blocks = ext4_inode_reserved_blocks(inode));
 	err = filemap_fdatawrite_range(as, 0, UINT64_MAX, wait ? WB_SYNC_ALL : WB_SYNC_NONE);
 	if (wait)
 		filemap_fdatawait_range(as, 0, UINT64_MAX);

@@ -87,7 +87,8 @@ struct address_space {
 	struct rwsem as_invalidate_lock; /* INVALIDATE: pages are not made while blocks go */
 	struct rwsem
 		as_writepages_lock; /* INVALIDATE, after as_invalidate_lock: one writepages at a time */
-	uint32_t as_writeback_index; /* [as_writepages_lock] where range_cyclic goes on */
+	_Atomic uint32_t
+		as_writeback_index;  /* [as_writepages_lock to change] where range_cyclic goes on */
 	_Atomic uint32_t as_map_seq; /* [atomic] changes whenever blocks are taken away */
 	_Atomic uint32_t as_wb_err;  /* [atomic] errseq */
 	struct wb_inode as_wi;
@@ -310,6 +311,12 @@ static inline uint64_t wb_tun(const struct wb_domain *wb, enum wb_tunable t)
 {
 	return atomic_load_explicit(&((struct wb_domain *)(uintptr_t)wb)->wb_tun[t],
 				    memory_order_relaxed);
+}
+
+/* The device's number, for events. */
+static inline uint32_t wb_dev(const struct address_space *as)
+{
+	return as->as_host->i_sb->s_dev->bd_dev;
 }
 
 static inline unsigned blocks_per_page(const struct address_space *as)
@@ -560,6 +567,11 @@ long writeback_inodes_wbc(struct wb_domain *wb, struct writeback_control *wbc);
 /* Off all lists, and nobody is writing it. */
 void wb_inode_detach(struct inode *inode);
 void wb_inode_init(struct wb_inode *wi, struct inode *inode);
+
+/* ---- stats.c ---- */
+
+/* "background", "sync" and so on, as in the kernel's trace points. */
+const char *wb_reason_name(enum wb_reason reason);
 
 /* ---- page_writeback.c ---- */
 

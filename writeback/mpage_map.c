@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "util/trace.h"
 #include "writeback/mpage.h"
 
 /* ---- The run that was taken ---- */
@@ -40,6 +41,16 @@ static ext4_fsblk_t mapped_pblk(void *arg, ext4_lblk_t lblk)
 	return 0;
 }
 
+/* Letters as in the kernel's trace points, and D for delayed. */
+static uint64_t map_flags_text(unsigned flags)
+{
+	static const char *const text[8] = {"", "M", "U", "MU", "D", "MD", "UD", "MUD"};
+	unsigned i = (flags & EXT4_MAP_MAPPED ? 1u : 0) | (flags & EXT4_MAP_UNWRITTEN ? 2u : 0) |
+		     (flags & EXT4_MAP_DELAYED ? 4u : 0);
+
+	return trace_string(text[i]);
+}
+
 static int map_run(handle_t *handle, struct mpage_da_data *mpd, ext4_lblk_t lblk, uint32_t len)
 {
 	struct ext4_map_blocks map = {.m_lblk = lblk, .m_len = len};
@@ -52,6 +63,9 @@ static int map_run(handle_t *handle, struct mpage_da_data *mpd, ext4_lblk_t lblk
 		flags |= EXT4_GET_BLOCKS_UNWRIT_EXT;
 	if (mpd->mp_flags & EXT4_MAP_DELAYED)
 		flags |= EXT4_GET_BLOCKS_DELALLOC_RESERVE;
+	TRACE(ext4_da_write_pages_extent, .dev = wb_dev(mpd->mp_mapping),
+	      .ino = mpd_host(mpd)->i_ino, .lblk = lblk, .len = len,
+	      .flags = map_flags_text(mpd->mp_flags));
 	ret = ext4_map_blocks(handle, mpd_host(mpd), &map, flags);
 	if (ret < 0)
 		return ret;

@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "util/time.h"
+#include "util/trace.h"
 #include "writeback/internal.h"
 
 #define CACHE_DIRTY_PERCENT 80u
@@ -178,6 +179,7 @@ struct balance {
 	uint64_t ba_reclaimable, ba_writeback; /* global */
 	uint64_t ba_bdi;		       /* dirty and under writeback, of the device */
 	uint64_t ba_bdi_reclaimable;
+	uint64_t ba_ratelimit, ba_task_ratelimit; /* pages/s; ioless, over the limit */
 	unsigned ba_reads;
 };
 
@@ -272,6 +274,10 @@ static void begin_balance(struct balance *ba, struct wb_domain *wb)
 	ba->ba_bdi_first = wb_tun(wb, TUN_BALANCE_ORDER) == ORDER_BDI_FIRST;
 	get_dirty_limits(wb, &ba->ba_dl);
 	counter_inc(&wb->wb_stats.ws_balance_full);
+	TRACE(global_dirty_state, .nr_dirty = nr_dirty(wb), .nr_writeback = nr_writeback(wb),
+	      .background_thresh = ba->ba_dl.dl_background, .dirty_thresh = ba->ba_dl.dl_dirty,
+	      .dirty_limit = ba->ba_dl.dl_dirty, .nr_dirtied = atomic_load(&wb->wb_dirtied),
+	      .nr_written = atomic_load(&wb->wb_written));
 }
 
 /* ---- ioless ---- */
@@ -307,14 +313,29 @@ static uint64_t pause_ns(struct balance *ba, uint32_t pages, bool *again)
 		set_dirty_exceeded(wb, true);
 	mutex_lock(&wb->wb_throttle_lock);
 	update_locked(wb, now_ns());
-	rate = wb->wb_bw.bw_ratelimit * pos_ratio(ba, dirty) >> POS_SHIFT;
+	ba->ba_ratelimit = wb->wb_bw.bw_ratelimit;
+	rate = ba->ba_ratelimit * pos_ratio(ba, dirty) >> POS_SHIFT;
 	mutex_unlock(&wb->wb_throttle_lock);
+	ba->ba_task_ratelimit = rate;
 	if (rate == 0) {
 		*again = true;
 		return MAX_PAUSE_NS;
 	}
 	ns = pages * NS_PER_SEC / rate;
 	return ns < MAX_PAUSE_NS ? ns : MAX_PAUSE_NS;
+}
+
+/* The writer of `pages` is over the limit and is told to wait so long. */
+static void trace_pause(const struct balance *ba, uint32_t pages, uint64_t ns)
+{
+	uint64_t setpoint = (freerun(&ba->ba_dl) + ba->ba_dl.dl_dirty) / 2;
+
+	TRACE(balance_dirty_pages, .bdi = ba->ba_wb->wb_sb->s_dev->bd_dev,
+	      .limit = ba->ba_dl.dl_dirty, .setpoint = setpoint,
+	      .dirty = ba->ba_reclaimable + ba->ba_writeback, .bdi_setpoint = setpoint,
+	      .bdi_dirty = ba->ba_bdi, .dirty_ratelimit = ba->ba_ratelimit * (PAGE_SIZE / 1024),
+	      .task_ratelimit = ba->ba_task_ratelimit * (PAGE_SIZE / 1024), .dirtied = pages,
+	      .dirtied_pause = pages, .pause = (int64_t)(ns / NS_PER_MS), .period = ns / NS_PER_MS);
 }
 
 static unsigned log2_floor(uint64_t n)
@@ -342,6 +363,7 @@ static uint64_t balance_ioless(struct wb_domain *wb, struct task_dirty *td, uint
 	if (over_limit(&ba, freerun(&ba.ba_dl))) {
 		wb_start_background(wb);
 		ns = pause_ns(&ba, pages, again);
+		trace_pause(&ba, pages, ns);
 		/* Too short to be worth it: next time after twice as many pages. */
 		if (ns < MIN_PAUSE_NS && td != NULL) {
 			uint32_t next = pages * 2 < RATELIMIT_PAGES ? pages * 2 : RATELIMIT_PAGES;
@@ -381,6 +403,7 @@ static bool balance_2009(struct wb_domain *wb)
 		}
 		read_bdi(&ba);
 		done = ba.ba_bdi <= ba.ba_dl.dl_bdi;
+		trace_pause(&ba, RATELIMIT_PAGES, done ? 0 : CONGESTION_WAIT_NS);
 	}
 	end_balance(&ba, done);
 	return done;

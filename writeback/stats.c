@@ -86,6 +86,11 @@ static const struct named_counter counters[] = {
 static const char *const reason_names[] = {"background", "vmscan",   "sync",
 					   "periodic",	 "throttle", "free_space"};
 
+const char *wb_reason_name(enum wb_reason reason)
+{
+	return reason_names[reason];
+}
+
 static void emit(const struct emitter *e, const char *name, uint64_t v)
 {
 	char full[64];

@@ -22,6 +22,7 @@
 
 #include "util/log.h"
 #include "util/time.h"
+#include "util/trace.h"
 #include "writeback/mpage.h"
 
 #define GANG 16u
@@ -169,6 +170,9 @@ static int write_one_extent(struct mpage_da_data *mpd, bool *nothing)
 	*nothing = true;
 	if (err != 0)
 		return err;
+	TRACE(ext4_da_write_pages, .dev = wb_dev(mpd->mp_mapping), .ino = mpd_host(mpd)->i_ino,
+	      .first_page = mpd->mp_first, .nr_to_write = mpd->mp_budget,
+	      .sync_mode = mpd->mp_wbc->sync_mode);
 	err = mpage_collect(mpd);
 	if (err == 0 && mpd->mp_nr > 0) {
 		*nothing = false;
@@ -427,6 +431,21 @@ static struct mpage_da_data *mpd_alloc(struct address_space *as, struct writebac
 	return mpd;
 }
 
+/* As the kernel has it, whose offsets are signed. */
+static int64_t loff(uint64_t offset)
+{
+	return offset > INT64_MAX ? INT64_MAX : (int64_t)offset;
+}
+
+static void trace_call(const struct address_space *as, const struct writeback_control *wbc)
+{
+	TRACE(ext4_writepages, .dev = wb_dev(as), .ino = as->as_host->i_ino,
+	      .nr_to_write = wbc->nr_to_write, .pages_skipped = wbc->pages_skipped,
+	      .range_start = loff(wbc->range_start), .range_end = loff(wbc->range_end),
+	      .sync_mode = wbc->sync_mode, .for_kupdate = wbc->for_kupdate,
+	      .range_cyclic = wbc->range_cyclic, .writeback_index = as->as_writeback_index);
+}
+
 int do_writepages(struct address_space *as, struct writeback_control *wbc)
 {
 	struct mpage_da_data *mpd;
@@ -440,8 +459,12 @@ int do_writepages(struct address_space *as, struct writeback_control *wbc)
 		return -ENOMEM;
 	counter_inc(&mpd_stats(mpd)->ws_writepages);
 	down_write_nested(&as->as_writepages_lock);
+	trace_call(as, wbc);
 	err = write_passes(mpd);
 	mark(mpd, "exit", mpd->mp_written);
+	TRACE(ext4_writepages_result, .dev = wb_dev(as), .ino = as->as_host->i_ino, .ret = err,
+	      .pages_written = mpd->mp_written, .pages_skipped = wbc->pages_skipped,
+	      .sync_mode = wbc->sync_mode, .writeback_index = as->as_writeback_index);
 	up_write(&as->as_writepages_lock);
 	count_call(mpd);
 	wbc->nr_to_write -= mpd->mp_written;
