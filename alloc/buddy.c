@@ -190,7 +190,7 @@ struct ext4_buddy *ext4_buddy_new(uint32_t blocks)
 	if (b == NULL)
 		return NULL;
 	b->b_blocks = blocks;
-	next = (uint64_t *)(b + 1);
+	next = b->b_words;
 	b->b_base = next;
 	next += words_of(blocks);
 	for (unsigned o = 0; o < EXT4_BUDDY_ORDERS; o++) {
@@ -199,8 +199,6 @@ struct ext4_buddy *ext4_buddy_new(uint32_t blocks)
 	}
 	return b;
 }
-
-_Static_assert(sizeof(struct ext4_buddy) % sizeof(uint64_t) == 0, "the words after it are aligned");
 
 void ext4_buddy_free(struct ext4_buddy *b)
 {

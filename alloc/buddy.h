@@ -22,7 +22,8 @@ struct ext4_buddy {
 	uint32_t b_counters[EXT4_BUDDY_ORDERS];
 	/* bit i of order o: [i << o, (i + 1) << o) is a maximal free chunk */
 	uint64_t *b_map[EXT4_BUDDY_ORDERS];
-	uint64_t *b_base; /* bit set: the block is free */
+	uint64_t *b_base;   /* bit set: the block is free */
+	uint64_t b_words[]; /* what the pointers point to */
 };
 
 /* A free run. */

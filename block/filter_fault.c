@@ -202,7 +202,7 @@ static void free_child(struct fault_child *child)
 static void end_delayed(struct delay_item *item)
 {
 	struct fault_child *child =
-		(struct fault_child *)((uint8_t *)item - offsetof(struct fault_child, fk_delay));
+		(void *)((uint8_t *)item - offsetof(struct fault_child, fk_delay));
 	struct bio *parent = child->fk_parent;
 	int status = child->fk_bio.bi_status;
 

@@ -226,7 +226,7 @@ static void put_request(struct model *mo)
 static void end_child(struct delay_item *item)
 {
 	struct model_child *child =
-		(struct model_child *)((uint8_t *)item - offsetof(struct model_child, ch_delay));
+		(void *)((uint8_t *)item - offsetof(struct model_child, ch_delay));
 	struct bio *parent = child->ch_parent;
 	int status = child->ch_bio.bi_status;
 	bool nested = in_completion;

@@ -290,8 +290,7 @@ static void raid5_submit(struct blkdev *bd, struct bio **bios, unsigned n)
 
 static void batch_work(struct work_item *w)
 {
-	struct raid5_batch *rb =
-		(struct raid5_batch *)((uint8_t *)w - offsetof(struct raid5_batch, rb_work));
+	struct raid5_batch *rb = (void *)((uint8_t *)w - offsetof(struct raid5_batch, rb_work));
 
 	send_batch(rb);
 	free(rb);

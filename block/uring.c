@@ -383,7 +383,7 @@ static void release_slots(struct uring_dev *ur, struct ureq **rqs, unsigned n)
 
 static void worker_fn(struct work_item *w)
 {
-	struct ureq *rq = (struct ureq *)((uint8_t *)w - offsetof(struct ureq, rq_work));
+	struct ureq *rq = (void *)((uint8_t *)w - offsetof(struct ureq, rq_work));
 	struct uring_dev *ur = rq->rq_dev;
 	struct bio *bio = rq->rq_bio;
 	int status = devfile_continue(&ur->ur_file, bio, rq->rq_done_bytes);

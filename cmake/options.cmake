@@ -24,12 +24,15 @@ pkg_check_modules(CAPNG REQUIRED IMPORTED_TARGET libcap-ng)
 # <bsd/sys/tree.h> is a header only: nothing of libbsd is linked.
 include_directories(${PROJECT_SOURCE_DIR})
 add_compile_definitions(_GNU_SOURCE _FILE_OFFSET_BITS=64)
+# A time_t of 64 bits on 32-bit systems too. Libraries need not have been built with it: nothing with
+# a time_t in it is passed to them (fuse/answer.h), but for targets that set this property.
+add_compile_definitions($<$<NOT:$<BOOL:$<TARGET_PROPERTY:EXT4D_SYSTEM_TIME>>>:_TIME_BITS=64>)
 add_compile_options(-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 	-Wpointer-arith -Wvla -Wundef -Wformat=2 -fno-common)
 # gcc 12.2 loses stores through a pointer to an array inside a struct when it indexes backwards
 # (ipa-modref: the caller then reads its own initial value, and a crash or worse follows).
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-	add_compile_options(-fno-ipa-modref)
+	add_compile_options(-fno-ipa-modref -Wcast-align=strict)
 endif()
 # gcc 12's range analysis is wrong about it in optimized builds; clang-tidy looks for the same faults.
 add_compile_options(-Wno-format-truncation)

@@ -11,6 +11,7 @@
  * Invariants: (1) nothing in the tree can be made, removed or renamed. (2) node 0 is .ext4d, node 1 is tunables.
  * Locking: none; the tree is constant.
  */
+#include "fuse/answer.h"
 #include "fuse/control.h"
 
 #include <errno.h>
@@ -115,7 +116,7 @@ void control_lookup(fuse_req_t req, struct node *dir, const char *name)
 	for (unsigned i = first; i < end; i++)
 		if (strcmp(c->c_files[i].cf_name, name) == 0)
 			fill_entry(c, &c->c_nodes[i], &e);
-	fuse_reply_entry(req, &e);
+	answer_entry(req, &e);
 }
 
 void control_getattr(fuse_req_t req, struct node *node)
@@ -123,7 +124,7 @@ void control_getattr(fuse_req_t req, struct node *node)
 	struct stat st;
 
 	fill_stat(front_of(req)->f_control, node, &st);
-	fuse_reply_attr(req, &st, CONTROL_TIMEOUT_S);
+	answer_attr(req, &st, CONTROL_TIMEOUT_S);
 }
 
 /* `echo value > file` truncates first; nothing else can be set, and nothing is. */
@@ -238,7 +239,6 @@ void control_write(fuse_req_t req, struct node *node, const char *data, size_t s
 
 /* One entry as the kernel wants it; no node is given, so it looks the name up when it needs it. */
 struct entry_buf {
-	fuse_req_t eb_req;
 	char *eb_at;
 	size_t eb_left;
 	bool eb_plus;
@@ -251,9 +251,9 @@ static bool add_entry(struct entry_buf *eb, const char *name, const struct stat 
 	size_t need;
 
 	if (eb->eb_plus)
-		need = fuse_add_direntry_plus(eb->eb_req, eb->eb_at, eb->eb_left, name, &e, next);
+		need = answer_direntplus(eb->eb_at, eb->eb_left, name, &e, next);
 	else
-		need = fuse_add_direntry(eb->eb_req, eb->eb_at, eb->eb_left, name, st, next);
+		need = answer_dirent(eb->eb_at, eb->eb_left, name, st, next);
 	if (need > eb->eb_left)
 		return false;
 	eb->eb_at += need;
@@ -266,7 +266,6 @@ void control_readdir(fuse_req_t req, struct node *dir, size_t size, off_t off, b
 	struct control *c = front_of(req)->f_control;
 	char *buf = request_scratch(current_request);
 	struct entry_buf eb = {
-		.eb_req = req,
 		.eb_at = buf,
 		.eb_left = size < PROTO_MAX_PAYLOAD ? size : PROTO_MAX_PAYLOAD,
 		.eb_plus = plus,

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "fuse/answer.h"
 #include "fuse/control.h"
 #include "fuse/notify.h"
 #include "fuse/ops.h"
@@ -29,11 +30,16 @@ void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	memset(&st, 0, sizeof(st));
 	ext4_getattr(inode, &st);
-	fuse_reply_attr(req, &st, FRONT_TIMEOUT_S);
+	answer_attr(req, &st, FRONT_TIMEOUT_S);
 }
 
-/* The request's bits in terms of namespace/. */
-static void convert_attr(const struct stat *attr, int to_set, struct ns_attr *na)
+static struct timespec time_of(uint64_t sec, uint32_t nsec)
+{
+	return (struct timespec){.tv_sec = (time_t)sec, .tv_nsec = (long)nsec};
+}
+
+/* The request in terms of namespace/; not taken from libfuse's struct stat (fuse/answer.h). */
+static void convert_attr(const struct fuse_setattr_in *in, int to_set, struct ns_attr *na)
 {
 	static const struct {
 		int from;
@@ -61,13 +67,13 @@ static void convert_attr(const struct stat *attr, int to_set, struct ns_attr *na
 		na->na_valid &= ~NS_SET_MTIME;
 	if ((current_request->rq_flags & RQ_KILL_SUIDGID) != 0)
 		na->na_valid |= NS_KILL_SUIDGID;
-	na->na_mode = (uint16_t)attr->st_mode;
-	na->na_uid = attr->st_uid;
-	na->na_gid = attr->st_gid;
-	na->na_size = (uint64_t)attr->st_size;
-	na->na_atime = attr->st_atim;
-	na->na_mtime = attr->st_mtim;
-	na->na_ctime = attr->st_ctim;
+	na->na_mode = (uint16_t)in->mode;
+	na->na_uid = in->uid;
+	na->na_gid = in->gid;
+	na->na_size = in->size;
+	na->na_atime = time_of(in->atime, in->atimensec);
+	na->na_mtime = time_of(in->mtime, in->mtimensec);
+	na->na_ctime = time_of(in->ctime, in->ctimensec);
 }
 
 void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
@@ -80,12 +86,13 @@ void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	struct stat st;
 	int err;
 
+	(void)attr;
 	(void)fi;
 	if (inode == NULL) {
 		control_setattr(req, node_of(&f->f_nodes, ino));
 		return;
 	}
-	convert_attr(attr, to_set, &na);
+	convert_attr(request_arg(current_request), to_set, &na);
 	err = ext4_setattr(inode, &na, &cred);
 	if (err != 0) {
 		front_reply_err(req, err);
@@ -93,7 +100,7 @@ void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	}
 	memset(&st, 0, sizeof(st));
 	ext4_getattr(inode, &st);
-	fuse_reply_attr(req, &st, FRONT_TIMEOUT_S);
+	answer_attr(req, &st, FRONT_TIMEOUT_S);
 }
 
 void ops_readlink(fuse_req_t req, fuse_ino_t ino)

@@ -15,12 +15,12 @@
 #include <string.h>
 
 #include "ext4/inode.h"
+#include "fuse/answer.h"
 #include "fuse/control.h"
 #include "fuse/file.h"
 #include "fuse/ops.h"
 
 struct packer {
-	fuse_req_t pk_req;
 	struct front *pk_front;
 	char *pk_buf;
 	size_t pk_size;
@@ -82,13 +82,13 @@ static bool pack_plus(struct packer *pk, const struct ns_dirent *de)
 	size_t left = pk->pk_size - pk->pk_used;
 	size_t need;
 
-	if (fuse_add_direntry_plus(pk->pk_req, NULL, 0, de->d_name, &e, 0) > left)
+	if (answer_direntplus(NULL, 0, de->d_name, &e, 0) > left)
 		return false;
 	look_up(pk, de, &e);
 	if (e.ino == 0)
 		e.attr = (struct stat){.st_ino = de->d_ino, .st_mode = (mode_t)DTTOIF(de->d_type)};
-	need = fuse_add_direntry_plus(pk->pk_req, pk->pk_buf + pk->pk_used, left, de->d_name, &e,
-				      (off_t)de->d_cookie);
+	need = answer_direntplus(pk->pk_buf + pk->pk_used, left, de->d_name, &e,
+				 (off_t)de->d_cookie);
 	pk->pk_used += need;
 	return true;
 }
@@ -102,8 +102,7 @@ static bool pack(void *arg, const struct ns_dirent *de)
 
 	if (pk->pk_plus)
 		return pack_plus(pk, de);
-	need = fuse_add_direntry(pk->pk_req, pk->pk_buf + pk->pk_used, left, de->d_name, &st,
-				 (off_t)de->d_cookie);
+	need = answer_dirent(pk->pk_buf + pk->pk_used, left, de->d_name, &st, (off_t)de->d_cookie);
 	if (need > left)
 		return false;
 	pk->pk_used += need;
@@ -130,7 +129,6 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	struct front *f = front_of(req);
 	struct open_file *of = open_file_of(fi);
 	struct packer pk = {
-		.pk_req = req,
 		.pk_front = f,
 		.pk_buf = request_scratch(current_request),
 		.pk_size = size < PROTO_MAX_PAYLOAD ? size : PROTO_MAX_PAYLOAD,

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "ext4/inode.h"
+#include "fuse/answer.h"
 #include "fuse/control.h"
 #include "fuse/file.h"
 #include "fuse/notify.h"
@@ -160,7 +161,7 @@ void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
 		front_reply_err(req, err);
 		return;
 	}
-	if (fuse_reply_create(req, &e, fi) != 0) {
+	if (answer_create(req, &e, fi) != 0) {
 		open_file_release(f, of);
 		node_forget(&f->f_nodes, e.ino, 1);
 	}

@@ -19,8 +19,8 @@
 #include "fuse/notify.h"
 #include "fuse/ops.h"
 
-#define EXT4_GET_VERSION _IOR('f', 3, long)
-#define EXT4_SET_VERSION _IOW('f', 4, long)
+#define EXT4_GET_VERSION _IOR('f', 3, int)
+#define EXT4_SET_VERSION _IOW('f', 4, int)
 #define EXT4_SHUTDOWN _IOR('X', 125, uint32_t)
 #define SHUTDOWN_NO_LOG_FLUSH 2
 
@@ -165,14 +165,23 @@ static void admin_call(const struct ioctl_call *ic, unsigned cmd)
 		reply(ic, wb_sync_fs(sb, true));
 }
 
+/*
+ * These calls are defined with a long, and move an int: callers with either size of a long mean the
+ * same. On a 32-bit host the two forms are one.
+ */
+static unsigned int_form(unsigned cmd)
+{
+	if (_IOC_SIZE(cmd) != sizeof(int64_t))
+		return cmd;
+	return _IOC(_IOC_DIR(cmd), _IOC_TYPE(cmd), _IOC_NR(cmd), sizeof(int32_t));
+}
+
 static void file_call(const struct ioctl_call *ic, unsigned cmd)
 {
-	switch (cmd) {
-	case FS_IOC_GETFLAGS:
+	switch (int_form(cmd)) {
 	case FS_IOC32_GETFLAGS:
 		reply_value(ic, ext4_get_flags(ic->ic_inode));
 		break;
-	case FS_IOC_SETFLAGS:
 	case FS_IOC32_SETFLAGS:
 		reply_changed(ic, set_flags(ic));
 		break;
@@ -182,11 +191,11 @@ static void file_call(const struct ioctl_call *ic, unsigned cmd)
 	case FS_IOC_FSSETXATTR:
 		reply_changed(ic, set_fsxattr(ic));
 		break;
-	case FS_IOC_GETVERSION:
+	case FS_IOC32_GETVERSION:
 	case EXT4_GET_VERSION:
 		reply_value(ic, ic->ic_inode->i_generation);
 		break;
-	case FS_IOC_SETVERSION:
+	case FS_IOC32_SETVERSION:
 	case EXT4_SET_VERSION:
 		reply_changed(ic, set_version(ic));
 		break;

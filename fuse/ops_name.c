@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "ext4/inode.h"
+#include "fuse/answer.h"
 #include "fuse/control.h"
 #include "fuse/ops.h"
 
@@ -42,7 +43,7 @@ void front_reply_entry(fuse_req_t req, int err, struct inode *inode)
 		err = front_fill_entry(f, inode, &e);
 	if (err != 0)
 		front_reply_err(req, err);
-	else if (fuse_reply_entry(req, &e) != 0)
+	else if (answer_entry(req, &e) != 0)
 		node_forget(&f->f_nodes, e.ino, 1);
 }
 
@@ -50,7 +51,7 @@ static void reply_no_entry(fuse_req_t req)
 {
 	struct fuse_entry_param e = {.entry_timeout = FRONT_TIMEOUT_S};
 
-	fuse_reply_entry(req, &e);
+	answer_entry(req, &e);
 }
 
 /* What .ext4d shadows cannot be changed, nor can anything in it. */
@@ -76,7 +77,7 @@ void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		struct fuse_entry_param e;
 
 		control_fill_root(f, &e);
-		fuse_reply_entry(req, &e);
+		answer_entry(req, &e);
 		return;
 	}
 	err = ext4_lookup(dir, name, strlen(name), &inode);

@@ -12,6 +12,7 @@ check() { # check TEXT GREP-ARGS...
 	[ -z "$hits" ] || { echo "$text"; echo "$hits"; bad=1; }
 }
 check "banned call:" -nE '(^|[^_[:alnum:]])(strcpy|strcat|sprintf|vsprintf|strtok|gets|rand|srand|assert|alloca|atoi|atol|tmpnam|mktemp)\('
+check "libfuse's struct stat (see fuse/answer.h):" -nE '[^_[:alnum:]](fuse_reply_(attr|entry|create)|fuse_add_direntry(_plus)?)\(' --exclude=nullfs.c
 check "unfinished:" -nE '(TODO|FIXME|XXX|HACK)'
 check "missing SPDX line:" -L 'SPDX-License-Identifier: GPL-2.0-or-later'
 check "C++ comment:" -nE '^[[:space:]]*//'

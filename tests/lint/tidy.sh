@@ -10,7 +10,7 @@ tool=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "no clang-ti
 cache=${EXT4D_TIDY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ext4d-tidy}
 mkdir -p "$cache" "$build/tidy"
 # clang does not know these of gcc's options, and warns of the macros of <seccomp.h>
-sed -E 's/ -fno-ipa-modref//g; s/ -Wno-format-truncation/ -Wno-missing-field-initializers/g' "$build/compile_commands.json" >"$build/tidy/compile_commands.json"
+sed -E 's/ -fno-ipa-modref//g; s/ -Wcast-align=strict//g; s/ -Wno-format-truncation/ -Wno-missing-field-initializers/g' "$build/compile_commands.json" >"$build/tidy/compile_commands.json"
 build=$build/tidy
 if [ $# -gt 0 ]; then files=("$@"); else
 	mapfile -t files < <(find util block journal ext4 alloc writeback namespace fuse -name '*.c' | sort)

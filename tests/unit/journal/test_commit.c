@@ -330,7 +330,7 @@ struct freed {
 
 static void freed_cb(struct jbd2_commit_cb *cb, int error)
 {
-	struct freed *fr = (struct freed *)cb;
+	struct freed *fr = (void *)cb;
 	struct buffer_head *bh = bh_find(fr->fr_f->f_cache, fr->fr_blocknr);
 
 	fr->fr_calls++;

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Included by the toolchain files: Debian's cross compiler for ${CMAKE_LIBRARY_ARCHITECTURE}, libraries from
+# EXT4D_SYSROOT, or, without it, from the host's own multiarch packages.
+
+set(CMAKE_SYSTEM_NAME Linux)
+set(EXT4D_SYSROOT "" CACHE PATH "root of the target's file system; empty: multiarch packages of the host")
+set(EXT4D_CROSS_BIN "" CACHE PATH "folder of the cross compiler; empty: PATH")
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES EXT4D_SYSROOT EXT4D_CROSS_BIN)
+
+find_program(EXT4D_CROSS_CC ${CMAKE_LIBRARY_ARCHITECTURE}-gcc HINTS ${EXT4D_CROSS_BIN} REQUIRED NO_CMAKE_FIND_ROOT_PATH)
+set(CMAKE_C_COMPILER ${EXT4D_CROSS_CC})
+if(EXT4D_SYSROOT)
+	set(CMAKE_SYSROOT ${EXT4D_SYSROOT})
+	set(ENV{PKG_CONFIG_SYSROOT_DIR} ${EXT4D_SYSROOT})
+	set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+	set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+endif()
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+# ctest runs the unit tests under qemu-user where that is installed.
+find_program(EXT4D_QEMU NAMES qemu-${CMAKE_SYSTEM_PROCESSOR}-static qemu-${CMAKE_SYSTEM_PROCESSOR}
+	HINTS ${EXT4D_CROSS_BIN} NO_CMAKE_FIND_ROOT_PATH)
+if(EXT4D_QEMU AND EXT4D_SYSROOT)
+	set(CMAKE_CROSSCOMPILING_EMULATOR ${EXT4D_QEMU} -L ${EXT4D_SYSROOT}
+		-E LD_LIBRARY_PATH=${EXT4D_SYSROOT}/lib/${CMAKE_LIBRARY_ARCHITECTURE}:${EXT4D_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
+elseif(EXT4D_QEMU)
+	set(CMAKE_CROSSCOMPILING_EMULATOR ${EXT4D_QEMU})
+endif()
+set(ENV{PKG_CONFIG_LIBDIR}
+	${EXT4D_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pkgconfig:${EXT4D_SYSROOT}/usr/share/pkgconfig)
