@@ -221,7 +221,7 @@ static bool wants_ahead_locked(const struct arena *a)
 
 static void grow_work(struct work_item *w)
 {
-	struct arena *a = (struct arena *)((char *)w - offsetof(struct arena, a_grow_work));
+	struct arena *a = (void *)((char *)w - offsetof(struct arena, a_grow_work));
 
 	mutex_lock(&a->a_lock);
 	while (wants_ahead_locked(a) && grow_locked(a))
