@@ -480,8 +480,9 @@ void iput(struct inode *inode)
 		mutex_unlock(&s->is_lock);
 		if (what == PUT_TIMES) {
 			/* Lazy times are lazy only as long as the inode is in use. */
+			atomic_fetch_or(&inode->i_state, I_DIRTY_SYNC);
 			atomic_fetch_and(&inode->i_state, ~I_DIRTY_TIME);
-			ext4_inode_set_dirty(inode, I_DIRTY_SYNC);
+			sb->s_dirty_hook(inode, I_DIRTY_SYNC | I_DIRTY_TIME);
 		}
 	} while (what == PUT_TIMES);
 	if (what == PUT_EVICT)

@@ -54,7 +54,9 @@ void ext4_inode_unhash(struct inode *inode);
 int ext4_mark_inode_dirty(handle_t *handle, struct inode *inode);
 /* Only in memory: sets the I_DIRTY_* bits given and tells writeback/ through wb_mark_inode_dirty's hook. */
 void ext4_inode_set_dirty(struct inode *inode, uint32_t i_dirty_bits);
-/* Registered by writeback/: puts the inode on b_dirty. */
+/*
+ * Registered by writeback/: puts the inode on a list. I_DIRTY_TIME alone: its times wait; with I_DIRTY_SYNC: the inode with waiting times leaves the cache, they are to be written now.
+ */
 void ext4_set_dirty_hook(struct super_block *sb, void (*hook)(struct inode *inode, uint32_t bits));
 /* The buffer that holds the inode and the offset in it; read if needed. */
 int ext4_get_inode_loc(struct inode *inode, struct buffer_head **bh_out, unsigned *offset_out);

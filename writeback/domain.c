@@ -29,6 +29,7 @@ static void init_locks(struct wb_domain *wb)
 	TAILQ_INIT(&wb->wb_b_dirty);
 	TAILQ_INIT(&wb->wb_b_io);
 	TAILQ_INIT(&wb->wb_b_more_io);
+	TAILQ_INIT(&wb->wb_b_dirty_time);
 	STAILQ_INIT(&wb->wb_works);
 	STAILQ_INIT(&wb->wb_manual_work);
 }

@@ -5,6 +5,7 @@
  *   b_dirty   dirty, in order of first dirtying
  *   b_io      being worked off: everything old enough moves here when it is empty
  *   b_more_io had its turn and its budget, and still has dirty pages: comes back when b_io is empty
+ *   b_dirty_time  times changed lazily (lazytime), in order of the first such change; beside the other three
  *
  *   clean --dirty hook--> b_dirty --queue_io(old enough)--> b_io --taken--> (written) --+--> clean: off all lists
  *                            ^                               ^                           +--> budget spent: b_more_io -> b_io
@@ -12,6 +13,9 @@
  *
  * One thread per file system: works that others wait for (sync, frames, free space) first, then background writeback while over its threshold, then, every dirty_writeback_centisecs, what is older
  * than dirty_expire_centisecs. Background and periodic work stop when somebody queues a work.
+ *
+ * Lazy times are written with the inode when anything else of it is, by fsync and sync, when the inode leaves the cache (at once, into the running transaction), and after
+ * dirtytime_expire_seconds. An inode whose times went in another way stays on b_dirty_time until then: its place is forgotten when it comes up.
  *
  * Lists hold no references. An inode is taken off its list under wb_lock and looked up by number; if it is being freed nothing is found, and whoever frees it has detached it. Other kinds of
  * inodes than regular files have no mapping: their place is a small object found by number.
@@ -117,13 +121,23 @@ static struct wb_inode *wi_of_locked(struct wb_domain *wb, struct inode *inode, 
 	return *slot;
 }
 
-/* Off its list; a separate object is freed. */
+static void times_del_locked(struct wb_domain *wb, struct wb_inode *wi)
+{
+	if (!wi->wi_on_times)
+		return;
+	TAILQ_REMOVE(&wb->wb_b_dirty_time, wi, wi_times_link);
+	wb->wb_nr_b_dirty_time--;
+	wi->wi_on_times = false;
+}
+
+/* Off its list; a separate object is freed, unless its times wait. */
 static void wi_drop_locked(struct wb_domain *wb, struct wb_inode *wi)
 {
 	struct wb_inode **slot;
 
 	list_del_locked(wb, wi);
-	if (wi->wi_embedded)
+	wi->wi_write_times = false;
+	if (wi->wi_embedded || wi->wi_on_times)
 		return;
 	slot = hash_slot(wb, wi->wi_ino);
 	ASSERT(*slot == wi);
@@ -140,9 +154,32 @@ void wb_inode_detach(struct inode *inode)
 		return;
 	mutex_lock(&wb->wb_lock);
 	wi = wi_of_locked(wb, inode, false);
-	if (wi != NULL)
+	if (wi != NULL) {
+		times_del_locked(wb, wi);
 		wi_drop_locked(wb, wi);
+	}
 	mutex_unlock(&wb->wb_lock);
+}
+
+/* Lazy times wait for another reason, or for their own time. */
+static void note_times_locked(struct wb_domain *wb, struct wb_inode *wi)
+{
+	if (wi->wi_on_times)
+		return;
+	wi->wi_times_since_ns = now_ns();
+	TAILQ_INSERT_TAIL(&wb->wb_b_dirty_time, wi, wi_times_link);
+	wb->wb_nr_b_dirty_time++;
+	wi->wi_on_times = true;
+}
+
+/* The inode leaves the cache: its times have no other reason to come. */
+static void times_due_locked(struct wb_domain *wb, struct wb_inode *wi)
+{
+	times_del_locked(wb, wi);
+	if (wi->wi_list != WB_B_IO)
+		list_add_locked(wb, wi, WB_B_IO);
+	wb->wb_times_due = true;
+	cond_signal(&wb->wb_cond);
 }
 
 void wb_dirty_hook(struct inode *inode, uint32_t bits)
@@ -150,12 +187,15 @@ void wb_dirty_hook(struct inode *inode, uint32_t bits)
 	struct wb_domain *wb = inode->i_sb->s_wb;
 	struct wb_inode *wi;
 
-	/* Lazy times wait for another reason. */
-	if (wb == NULL || (bits & I_DIRTY_ALL) == 0)
+	if (wb == NULL || (bits & (I_DIRTY_ALL | I_DIRTY_TIME)) == 0)
 		return;
 	mutex_lock(&wb->wb_lock);
 	wi = wi_of_locked(wb, inode, true);
-	if (wi != NULL && wi->wi_list == WB_LIST_NONE) {
+	if (wi != NULL && (bits & I_DIRTY_ALL) == 0) {
+		note_times_locked(wb, wi);
+	} else if (wi != NULL && (bits & I_DIRTY_TIME) != 0) {
+		times_due_locked(wb, wi);
+	} else if (wi != NULL && wi->wi_list == WB_LIST_NONE) {
 		wi->wi_dirtied_when_ns = now_ns();
 		list_add_locked(wb, wi, WB_B_DIRTY);
 	}
@@ -302,6 +342,7 @@ static void requeue_inode_locked(struct wb_domain *wb, struct inode *inode,
 static struct inode *take_inode(struct wb_domain *wb)
 {
 	struct inode *inode = NULL;
+	bool times = false;
 
 	while (inode == NULL) {
 		struct wb_inode *wi;
@@ -311,6 +352,7 @@ static struct inode *take_inode(struct wb_domain *wb)
 		wi = TAILQ_FIRST(&wb->wb_b_io);
 		if (wi != NULL) {
 			ino = wi->wi_ino;
+			times = wi->wi_write_times;
 			wi_drop_locked(wb, wi);
 		}
 		mutex_unlock(&wb->wb_lock);
@@ -318,6 +360,8 @@ static struct inode *take_inode(struct wb_domain *wb)
 			return NULL;
 		inode = ext4_ilookup(wb->wb_sb, ino);
 	}
+	if (times && (atomic_load(&inode->i_state) & I_DIRTY_TIME) != 0)
+		atomic_fetch_or(&inode->i_state, I_DIRTY_SYNC);
 	return inode;
 }
 
@@ -381,6 +425,22 @@ static void queue_io_locked(struct wb_domain *wb, uint64_t before)
 		list_add_locked(wb, wi, WB_B_IO);
 }
 
+/* Times that waited long enough, to b_io. */
+static void queue_times_locked(struct wb_domain *wb)
+{
+	const uint64_t expire = wb_tun(wb, TUN_DIRTYTIME_EXPIRE_SECONDS) * NS_PER_SEC;
+	const uint64_t now = now_ns();
+	struct wb_inode *wi;
+
+	while ((wi = TAILQ_FIRST(&wb->wb_b_dirty_time)) != NULL &&
+	       now >= wi->wi_times_since_ns + expire) {
+		times_del_locked(wb, wi);
+		wi->wi_write_times = true;
+		if (wi->wi_list != WB_B_IO)
+			list_add_locked(wb, wi, WB_B_IO);
+	}
+}
+
 static uint64_t dirtied_before(struct wb_domain *wb, const struct wb_work *work)
 {
 	uint64_t expire = wb_tun(wb, TUN_DIRTY_EXPIRE_CENTISECS) * 10 * NS_PER_MS, now = now_ns();
@@ -437,6 +497,8 @@ static void wb_writeback(struct wb_domain *wb, struct wb_work *work)
 		if (should_stop(wb, work))
 			break;
 		mutex_lock(&wb->wb_lock);
+		if (work->wk_for_kupdate)
+			queue_times_locked(wb);
 		if (queue || TAILQ_EMPTY(&wb->wb_b_io))
 			queue_io_locked(wb, dirtied_before(wb, work));
 		mutex_unlock(&wb->wb_lock);
@@ -580,16 +642,18 @@ static uint64_t kupdate_due(struct wb_domain *wb)
 static bool do_something_locked(struct wb_domain *wb)
 {
 	struct wb_work *work = STAILQ_FIRST(&wb->wb_works);
-	bool background = wb->wb_background, periodic = now_ns() >= kupdate_due(wb);
+	bool background = wb->wb_background;
+	bool periodic = wb->wb_times_due || now_ns() >= kupdate_due(wb);
 
 	if (work != NULL)
 		STAILQ_REMOVE_HEAD(&wb->wb_works, wk_link);
 	else if (background)
 		wb->wb_background = false;
-	else if (periodic)
-		wb->wb_last_kupdate_ns = now_ns();
-	else
+	else if (!periodic)
 		return false;
+	else if (!wb->wb_times_due)
+		wb->wb_last_kupdate_ns = now_ns();
+	wb->wb_times_due = false;
 	wb->wb_running = true;
 	mutex_unlock(&wb->wb_lock);
 	if (work != NULL)

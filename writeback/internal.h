@@ -48,6 +48,7 @@ enum wb_tunable {
 	TUN_DIRTY_BACKGROUND_BYTES,
 	TUN_DIRTY_EXPIRE_CENTISECS,
 	TUN_DIRTY_WRITEBACK_CENTISECS,
+	TUN_DIRTYTIME_EXPIRE_SECONDS,
 	TUN_READ_AHEAD_KB,
 	TUN_WRITEPAGES_MARKS,
 	TUN_NR
@@ -59,12 +60,16 @@ enum wb_list { WB_LIST_NONE, WB_B_DIRTY, WB_B_IO, WB_B_MORE_IO };
 
 /* An inode on a dirty list: inside the mapping of a regular file, on its own for other inodes. It holds no reference: the number is looked up. */
 struct wb_inode {
-	uint32_t wi_ino;	       /* [const after init] */
-	bool wi_embedded;	       /* [const after init] */
-	TAILQ_ENTRY(wb_inode) wi_link; /* [wb_lock] */
-	enum wb_list wi_list;	       /* [wb_lock] */
-	uint64_t wi_dirtied_when_ns;   /* [wb_lock] */
-	struct wb_inode *wi_hash_next; /* [wb_lock] inodes without a mapping */
+	uint32_t wi_ino;		     /* [const after init] */
+	bool wi_embedded;		     /* [const after init] */
+	TAILQ_ENTRY(wb_inode) wi_link;	     /* [wb_lock] */
+	enum wb_list wi_list;		     /* [wb_lock] */
+	uint64_t wi_dirtied_when_ns;	     /* [wb_lock] */
+	TAILQ_ENTRY(wb_inode) wi_times_link; /* [wb_lock] */
+	uint64_t wi_times_since_ns;	     /* [wb_lock] first lazy change of its times */
+	bool wi_on_times;		     /* [wb_lock] on wb_b_dirty_time */
+	bool wi_write_times;		     /* [wb_lock] they are due: on b_io for it */
+	struct wb_inode *wi_hash_next;	     /* [wb_lock] inodes without a mapping */
 };
 TAILQ_HEAD(wb_inode_head, wb_inode);
 
@@ -268,6 +273,8 @@ struct wb_domain {
 	struct cond wb_done_cond; /* a work or an inode is done */
 	struct wb_inode_head wb_b_dirty, wb_b_io, wb_b_more_io; /* [wb_lock] */
 	uint32_t wb_nr_b_dirty, wb_nr_b_io, wb_nr_b_more_io;	/* [wb_lock] */
+	struct wb_inode_head wb_b_dirty_time;			/* [wb_lock] */
+	uint32_t wb_nr_b_dirty_time;				/* [wb_lock] */
 	STAILQ_HEAD(, wb_work) wb_works;			/* [wb_lock] */
 	struct wb_inode **wb_hash;   /* [wb_lock] wb_inodes of other kinds of inodes */
 	uint64_t wb_last_kupdate_ns; /* [wb_lock] */
@@ -299,6 +306,7 @@ struct wb_domain {
 	bool wb_manual;			 /* [const after init] simulation: no threads */
 	bool wb_background;		 /* [wb_lock] background writeback was asked for */
 	bool wb_stop;			 /* [wb_lock] */
+	bool wb_times_due;		 /* [wb_lock] inodes with lazy times left the cache */
 	bool wb_running;		 /* [wb_lock] the flusher is writing */
 	bool wb_threads;		 /* [const after init] */
 	bool wb_kick_timer;		 /* [wb_throttle_lock] */

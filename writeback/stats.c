@@ -190,13 +190,14 @@ void wb_print_bdi(struct super_block *sb, FILE *out)
 {
 	struct wb_domain *wb = sb->s_wb;
 	struct dirty_limits dl;
-	uint32_t dirty, io, more_io;
+	uint32_t dirty, io, more_io, dirty_time;
 
 	get_dirty_limits(wb, &dl);
 	mutex_lock(&wb->wb_lock);
 	dirty = wb->wb_nr_b_dirty;
 	io = wb->wb_nr_b_io;
 	more_io = wb->wb_nr_b_more_io;
+	dirty_time = wb->wb_nr_b_dirty_time;
 	mutex_unlock(&wb->wb_lock);
 	(void)fprintf(out, "BdiWriteback:       %10" PRIu64 " kB\n",
 		      clamp(atomic_load(&wb->wb_nr_writeback)) * PAGE_KB);
@@ -214,6 +215,7 @@ void wb_print_bdi(struct super_block *sb, FILE *out)
 	(void)fprintf(out, "b_dirty:            %10" PRIu32 "\n", dirty);
 	(void)fprintf(out, "b_io:               %10" PRIu32 "\n", io);
 	(void)fprintf(out, "b_more_io:          %10" PRIu32 "\n", more_io);
+	(void)fprintf(out, "b_dirty_time:       %10" PRIu32 "\n", dirty_time);
 }
 
 static void print_counter(FILE *out, const char *name, const counter_t *c)

@@ -46,6 +46,7 @@ static const struct tunable tunables[TUN_NR] = {
 	[TUN_DIRTY_BACKGROUND_BYTES] = {"dirty_background_bytes", NULL, 0, 0, UINT64_MAX},
 	[TUN_DIRTY_EXPIRE_CENTISECS] = {"dirty_expire_centisecs", NULL, 3000, 0, UINT32_MAX},
 	[TUN_DIRTY_WRITEBACK_CENTISECS] = {"dirty_writeback_centisecs", NULL, 500, 0, UINT32_MAX},
+	[TUN_DIRTYTIME_EXPIRE_SECONDS] = {"dirtytime_expire_seconds", NULL, 43200, 0, UINT32_MAX},
 	[TUN_READ_AHEAD_KB] = {"read_ahead_kb", NULL, 2048, 0, 65536},
 	[TUN_WRITEPAGES_MARKS] = {"writepages_marks", off_on_values, 0, 0, 0},
 };

@@ -158,7 +158,8 @@ START_TEST(dirty_bits_reach_the_hook_once)
 	ext4_inode_set_dirty(inode, I_DIRTY_TIME);
 	iput(inode);
 	ck_assert_uint_eq(hook_calls, 4);
-	ck_assert_uint_eq(hook_bits, I_DIRTY_SYNC);
+	ck_assert_uint_eq(hook_bits, I_DIRTY_SYNC | I_DIRTY_TIME);
+	ck_assert_uint_ne(atomic_load(&inode->i_state) & I_DIRTY_SYNC, 0);
 	ck_assert_uint_eq(atomic_load(&inode->i_state) & I_DIRTY_TIME, 0);
 	fx_umount(&t);
 	fx_free(&t);

@@ -183,11 +183,129 @@ START_TEST(flusher_thread_writes_without_being_asked)
 }
 END_TEST
 
+/* What the disk says of the atime of f0, after the power went. */
+static int64_t atime_after_a_cut(struct wf *f)
+{
+	struct blkdev *image = testlib_clone(f->image);
+	struct wf g = *f;
+	struct inode *inode;
+	int64_t sec;
+
+	g.image = image;
+	wf_mount(&g);
+	inode = wf_file(&g, 0);
+	sec = inode->i_atime.tv_sec;
+	iput(inode);
+	wf_umount(&g);
+	blk_close(image);
+	return sec;
+}
+
+static void set_time_lazily(struct inode *inode, int64_t sec)
+{
+	inode->i_atime.tv_sec = (time_t)sec;
+	ext4_inode_set_dirty(inode, I_DIRTY_TIME);
+}
+
+static void commit(struct wf *f)
+{
+	ck_assert_int_eq(jbd2_journal_force_commit(f->sb->s_journal), 0);
+}
+
+START_TEST(lazy_times_wait_and_then_are_written)
+{
+	struct inode *inode, *root;
+	handle_t *handle;
+	struct wf f;
+
+	wf_open(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	wf_tune(&f, "dirty_expire_centisecs", "0");
+	inode = wf_file(&f, 0);
+	root = ext4_iget(f.sb, EXT4_ROOT_INO, EXT4_IGET_SPECIAL);
+
+	/* They wait, whatever the age of other things. */
+	set_time_lazily(inode, 1000);
+	set_time_lazily(root, 1000);
+	wb_run_flusher(f.sb);
+	commit(&f);
+	ck_assert_uint_eq(f.wb->wb_nr_b_dirty_time, 2);
+	ck_assert_int_ne(atime_after_a_cut(&f), 1000);
+
+	/* Until their time comes. */
+	wf_tune(&f, "dirtytime_expire_seconds", "0");
+	wb_run_flusher(f.sb);
+	ck_assert_uint_eq(f.wb->wb_nr_b_dirty_time, 0);
+	ck_assert_uint_eq(atomic_load(&root->i_state) & (I_DIRTY_ALL | I_DIRTY_TIME), 0);
+	commit(&f);
+	ck_assert_int_eq(atime_after_a_cut(&f), 1000);
+	wf_tune(&f, "dirtytime_expire_seconds", "43200");
+
+	/* Another change of the inode takes them along; pages do not. */
+	set_time_lazily(inode, 2000);
+	handle = ext4_journal_start(inode, HT_INODE, EXT4_INODE_CREDITS);
+	ck_assert_int_eq(ext4_mark_inode_dirty(handle, inode), 0);
+	ck_assert_int_eq(ext4_journal_stop(handle, 0), 0);
+	commit(&f);
+	ck_assert_int_eq(atime_after_a_cut(&f), 2000);
+
+	set_time_lazily(inode, 3000);
+	ck_assert_int_eq(ext4_sync_file(inode, false), 0);
+	ck_assert_int_eq(atime_after_a_cut(&f), 3000);
+	set_time_lazily(inode, 4000);
+	ck_assert_int_eq(wb_sync_fs(f.sb, true), 0);
+	ck_assert_int_eq(atime_after_a_cut(&f), 4000);
+
+	/* The inode leaves the cache: the flusher's next look, without any age. */
+	wf_tune(&f, "dirty_expire_centisecs", "3000");
+	set_time_lazily(inode, 5000);
+	iput(inode);
+	wb_run_flusher(f.sb);
+	commit(&f);
+	ck_assert_int_eq(atime_after_a_cut(&f), 5000);
+	inode = wf_file(&f, 0);
+	set_time_lazily(inode, 6000);
+	set_time_lazily(root, 6000);
+	iput(inode);
+	iput(root);
+	/* And at the latest the unmount. */
+	wf_umount(&f);
+	ck_assert_int_eq(atime_after_a_cut(&f), 6000);
+	wf_mount(&f);
+	wf_close(&f);
+}
+END_TEST
+
+START_TEST(times_of_an_inode_that_leaves_wake_the_flusher)
+{
+	struct inode *inode;
+	struct wf f;
+
+	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	f.threads = true;
+	wf_mount(&f);
+	/* No periodic round will come. */
+	wf_tune(&f, "dirty_writeback_centisecs", "360000");
+	inode = wf_file(&f, 0);
+	set_time_lazily(inode, 7000);
+	iput(inode);
+	inode = wf_file(&f, 0);
+	for (unsigned i = 0;
+	     i < 1000 && (atomic_load(&inode->i_state) & (I_DIRTY_ALL | I_DIRTY_TIME)) != 0; i++)
+		usleep(10000);
+	ck_assert_uint_eq(atomic_load(&inode->i_state) & (I_DIRTY_ALL | I_DIRTY_TIME), 0);
+	iput(inode);
+	commit(&f);
+	ck_assert_int_eq(atime_after_a_cut(&f), 7000);
+	wf_close(&f);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS(
 		"writeback/flusher", periodic_round_writes_what_is_old_and_nothing_else,
 		background_round_stops_at_its_threshold, large_file_does_not_starve_small_ones,
 		dirty_inode_without_pages_is_written, sync_ends_although_a_writer_keeps_dirtying,
-		flusher_thread_writes_without_being_asked);
+		flusher_thread_writes_without_being_asked, lazy_times_wait_and_then_are_written,
+		times_of_an_inode_that_leaves_wake_the_flusher);
 }

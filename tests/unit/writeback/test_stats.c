@@ -72,7 +72,7 @@ START_TEST(texts_name_what_the_kernel_names)
 	static const char *const bdi[] = {
 		"BdiWriteback:",     "BdiReclaimable:", "BdiDirtyThresh:", "DirtyThresh:",
 		"BackgroundThresh:", "BdiDirtied:",	"BdiWritten:",	   "BdiWriteBandwidth:",
-		"b_dirty:",	     "b_io:",		"b_more_io:"};
+		"b_dirty:",	     "b_io:",		"b_more_io:",	   "b_dirty_time:"};
 	struct wf f;
 	char *text;
 

@@ -28,6 +28,7 @@ START_TEST(defaults_are_the_new_behaviour)
 	expect("dirty_background_ratio", "10");
 	expect("dirty_expire_centisecs", "3000");
 	expect("dirty_writeback_centisecs", "500");
+	expect("dirtytime_expire_seconds", "43200");
 }
 END_TEST
 
