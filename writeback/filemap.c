@@ -34,6 +34,8 @@ void filemap_fdatawait_range(struct address_space *as, uint64_t start, uint64_t 
 	uint64_t index = start >> PAGE_SHIFT, last = end >> PAGE_SHIFT;
 	struct page *pages[GANG];
 
+	/* First: what has to be converted is converted here. Then there are those that only had to be written. */
+	wait_io_ends(as, seq);
 	if (last > PAGE_INDEX_MAX)
 		last = PAGE_INDEX_MAX;
 	while (index <= last) {
@@ -48,7 +50,6 @@ void filemap_fdatawait_range(struct address_space *as, uint64_t start, uint64_t 
 			page_put(as->as_wb, pages[i]);
 		}
 	}
-	wait_io_ends(as, seq);
 }
 
 int filemap_write_and_wait_range(struct inode *inode, uint64_t start, uint64_t end_inclusive)

@@ -103,7 +103,8 @@ struct address_space {
 	struct cond as_end_cond;    /* an io_end is finished */
 	struct io_end_head as_ends; /* [as_end_lock] in order of submission */
 	uint64_t as_end_seq;	    /* [as_end_lock] number of the last io_end */
-	bool as_converting;	    /* [as_end_lock] a worker is at it */
+	uint32_t as_end_waiters;    /* [as_end_lock] they convert what completes */
+	bool as_converting;	    /* [as_end_lock] somebody is at it */
 	bool as_convert_again;	    /* [as_end_lock] */
 	bool as_io_ref;		    /* [as_end_lock] the inode is held for its I/O */
 	bool as_work_pending;	    /* [as_end_lock] as_work is queued and not yet entered */
@@ -184,6 +185,7 @@ struct wb_stats {
 	counter_t ws_conversions;
 	counter_t ws_disksize_updates;
 	counter_t ws_conversion_waits; /* done, but an earlier one is not */
+	counter_t ws_waiter_ends;      /* finished by who waited for them, not by a worker */
 	counter_t ws_io_errors;
 	/* sync */
 	counter_t ws_sync_calls;
@@ -353,6 +355,8 @@ void wait_on_page_locked(struct page *page);
 void wait_on_page_writeback(struct address_space *as, struct page *page);
 /* The same, and never runs completions: for a commit, on pages that nothing follows. */
 void wait_on_page_data(struct page *page);
+/* Simulations: between two looks at a device that takes its time. */
+void nap_manual(void);
 
 void page_get(struct page *page);
 /* The last one frees the frame. */
@@ -533,7 +537,7 @@ void io_end_put(struct io_end *ie);
 /* Never started: freed with its reservation. NULL allowed. */
 void io_end_discard(struct io_end *ie);
 void io_end_add_range(struct io_end *ie, ext4_lblk_t lblk, ext4_lblk_t len);
-/* Wait until io_ends numbered up to seq are finished. No handle. */
+/* Wait until io_ends numbered up to seq are finished, converting them in this thread when it is their turn. A reference of the inode is held; no handle, nothing after it. */
 void wait_io_ends(struct address_space *as, uint64_t seq);
 /* The number of the last one started. */
 uint64_t last_io_end(struct address_space *as);

@@ -6,10 +6,11 @@
  *            io_end_start()          io_end_put()                       next_ready()   finish()
  *
  * The last completion only marks the io_end and queues the mapping's work; a worker does the rest, with the credits that were reserved when
- * the io_end was made. One worker at a time serves a mapping. An io_end whose end lies past i_disksize waits for those that were submitted before it and begin
+ * the io_end was made. Whoever waits for io_ends of the mapping (fsync) is woken instead and does it itself, which saves a change of threads; what is left when its own are done goes to a
+ * worker. One thread at a time serves a mapping. An io_end whose end lies past i_disksize waits for those that were submitted before it and begin
  * before it: a growing file is a prefix at every moment. Those inside i_disksize go in any order.
  *
- * As long as a mapping has io_ends, or its work is queued, it holds a reference of the inode, which only the worker drops: a completion never runs an eviction.
+ * As long as a mapping has io_ends, or its work is queued, it holds a reference of the inode, which a worker drops, or a waiter, who has one of its own: a completion never runs an eviction.
  * In simulations there are no workers: mappings with work are on a list that wb_run_completions(), and every wait, works off.
  *
  * Invariants: (1) an io_end that failed converts nothing and moves no i_disksize: its blocks stay unwritten and read as zeros. (2) Pages of a deferred io_end are under
@@ -116,6 +117,10 @@ void io_end_put(struct io_end *ie)
 	if (!work)
 		as->as_nr_ends--;
 	queue = (work || as->as_nr_ends == 0) && !as->as_work_pending;
+	if (queue && work && as->as_end_waiters > 0) {
+		cond_broadcast(&as->as_end_cond);
+		queue = false;
+	}
 	if (queue)
 		as->as_work_pending = true;
 	mutex_unlock(&as->as_end_lock);
@@ -231,19 +236,33 @@ static struct io_end *next_ready_locked(struct address_space *as)
 	return NULL;
 }
 
+/* as_converting is set; as_end_lock dropped meanwhile. */
+static void finish_one_locked(struct address_space *as, struct io_end *ie)
+{
+	mutex_unlock(&as->as_end_lock);
+	finish(ie);
+	mutex_lock(&as->as_end_lock);
+	TAILQ_REMOVE(&as->as_ends, ie, ie_link);
+	as->as_nr_ends--;
+	free(ie);
+	cond_broadcast(&as->as_end_cond);
+}
+
 static void finish_ready_locked(struct address_space *as)
 {
 	struct io_end *ie;
 
-	while ((ie = next_ready_locked(as)) != NULL) {
-		mutex_unlock(&as->as_end_lock);
-		finish(ie);
-		mutex_lock(&as->as_end_lock);
-		TAILQ_REMOVE(&as->as_ends, ie, ie_link);
-		as->as_nr_ends--;
-		free(ie);
-		cond_broadcast(&as->as_end_cond);
-	}
+	while ((ie = next_ready_locked(as)) != NULL)
+		finish_one_locked(as, ie);
+}
+
+/* True: the I/O is over, and its reference of the inode is the caller's to drop. */
+static bool take_io_ref_locked(struct address_space *as)
+{
+	if (!as->as_io_ref || as->as_nr_ends > 0 || as->as_work_pending || as->as_converting)
+		return false;
+	as->as_io_ref = false;
+	return true;
 }
 
 /* True: the inode's reference is the caller's to drop. */
@@ -264,12 +283,11 @@ static bool run_conversions(struct address_space *as, bool may_drop)
 		finish_ready_locked(as);
 	} while (as->as_convert_again);
 	as->as_converting = false;
-	if (as->as_io_ref && as->as_nr_ends == 0 && !as->as_work_pending) {
-		drop = may_drop;
-		if (drop)
-			as->as_io_ref = false;
-		else
-			as->as_work_pending = true; /* the caller queues it */
+	drop = take_io_ref_locked(as);
+	if (drop && !may_drop) {
+		as->as_io_ref = true;
+		as->as_work_pending = true; /* the caller queues it */
+		drop = false;
 	}
 	mutex_unlock(&as->as_end_lock);
 	return drop;
@@ -350,26 +368,68 @@ static bool pending_up_to(struct address_space *as, uint64_t seq)
 	return first != NULL && first->ie_seq <= seq;
 }
 
-void wait_io_ends(struct address_space *as, uint64_t seq)
+static bool ends_pending(struct address_space *as, uint64_t seq)
 {
 	bool pending;
 
 	mutex_lock(&as->as_end_lock);
 	pending = pending_up_to(as, seq);
 	mutex_unlock(&as->as_end_lock);
-	if (!pending)
+	return pending;
+}
+
+static void wait_manual_ends(struct address_space *as, uint64_t seq)
+{
+	bool pending = ends_pending(as, seq);
+
+	while (pending) {
+		run_completions_nested(as->as_wb);
+		pending = ends_pending(as, seq);
+		if (pending)
+			nap_manual();
+	}
+}
+
+/* Do what is ready, or wait until something is. */
+static void wait_or_convert_locked(struct address_space *as)
+{
+	struct io_end *ie = as->as_converting ? NULL : next_ready_locked(as);
+
+	if (ie == NULL) {
+		as->as_end_waiters++;
+		cond_wait(&as->as_end_cond, &as->as_end_lock);
+		as->as_end_waiters--;
 		return;
-	if (as->as_wb->wb_manual)
-		run_completions_nested(as->as_wb);
+	}
+	as->as_converting = true;
+	counter_inc(&as->as_wb->wb_stats.ws_waiter_ends);
+	finish_one_locked(as, ie);
+	as->as_converting = false;
+}
+
+void wait_io_ends(struct address_space *as, uint64_t seq)
+{
+	bool queue = false, drop = false;
+
+	lock_assert_none_from(LOCK_RANK_HANDLE);
+	if (as->as_wb->wb_manual) {
+		wait_manual_ends(as, seq);
+		return;
+	}
 	mutex_lock(&as->as_end_lock);
-	while (pending_up_to(as, seq)) {
-		if (!as->as_wb->wb_manual) {
-			cond_wait(&as->as_end_cond, &as->as_end_lock);
-			continue;
-		}
-		mutex_unlock(&as->as_end_lock);
-		run_completions_nested(as->as_wb);
-		mutex_lock(&as->as_end_lock);
+	if (pending_up_to(as, seq)) {
+		while (pending_up_to(as, seq))
+			wait_or_convert_locked(as);
+		drop = take_io_ref_locked(as);
+		/* What is left is for the other waiters, who are awake since the last one was finished, or for a worker. */
+		queue = as->as_end_waiters == 0 && !as->as_work_pending && !as->as_converting &&
+			next_ready_locked(as) != NULL;
+		as->as_work_pending = as->as_work_pending || queue;
 	}
 	mutex_unlock(&as->as_end_lock);
+	if (queue)
+		queue_conversions(as);
+	/* Not the last one: the caller has its own. */
+	if (drop)
+		iput(as->as_host);
 }

@@ -133,14 +133,19 @@ void wait_on_page_locked(struct page *page)
 		sleep_on_bit(page, PG_LOCKED, false);
 }
 
-/* Nobody else runs completions, and the device may take its time. */
-static void wait_manual(struct wb_domain *wb, struct page *page)
+void nap_manual(void)
 {
 	struct timespec nap = {.tv_nsec = MANUAL_POLL_NS};
 
+	nanosleep(&nap, NULL);
+}
+
+/* Nobody else runs completions, and the device may take its time. */
+static void wait_manual(struct wb_domain *wb, struct page *page)
+{
 	run_completions_nested(wb);
 	while (page_test(page, PG_WRITEBACK)) {
-		nanosleep(&nap, NULL);
+		nap_manual();
 		run_completions_nested(wb);
 	}
 }

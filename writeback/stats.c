@@ -43,6 +43,7 @@ static const struct named_counter counters[] = {
 	C(conversions),
 	C(disksize_updates),
 	C(conversion_waits),
+	C(waiter_ends),
 	C(io_errors),
 	C(sync_calls),
 	C(sync_waits),

@@ -266,14 +266,120 @@ START_TEST(commit_writes_ordered_data_that_is_still_dirty)
 }
 END_TEST
 
+static void *fsync_main(void *inode)
+{
+	return (void *)(intptr_t)ext4_sync_file(inode, true);
+}
+
+static void wait_for_waiters(struct address_space *as, unsigned n)
+{
+	unsigned waiters;
+
+	do {
+		usleep(1000);
+		mutex_lock(&as->as_end_lock);
+		waiters = as->as_end_waiters;
+		mutex_unlock(&as->as_end_lock);
+	} while (waiters < n);
+}
+
+/* Three callers of fsync and one request each for two of them: no worker is needed, and the file grows in order. */
+START_TEST(who_waits_for_a_conversion_does_it)
+{
+	struct wf f;
+	struct inode *inode;
+	pthread_t t[3];
+	void *err;
+
+	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	f.threads = true;
+	f.want_slow = true;
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	slowdev_hold(f.dev, REQ_OP_WRITE, true);
+	wf_fill(inode, 1, 0, 16 * PAGE, PAGE);
+	pthread_create(&t[0], NULL, fsync_main, inode);
+	slowdev_wait_held(f.dev, 1);
+	wait_for_waiters(inode->i_mapping, 1);
+	wf_fill(inode, 1, 16 * PAGE, 16 * PAGE, PAGE);
+	pthread_create(&t[1], NULL, fsync_main, inode);
+	slowdev_wait_held(f.dev, 2);
+	pthread_create(&t[2], NULL, fsync_main, inode);
+	wait_for_waiters(inode->i_mapping, 3);
+	slowdev_release(f.dev, 1);
+	ck_assert_uint_eq(atomic_load(&inode->i_disksize), 0);
+	slowdev_release_all(f.dev);
+	for (unsigned i = 0; i < 3; i++) {
+		pthread_join(t[i], &err);
+		ck_assert_ptr_null(err);
+	}
+	ck_assert_uint_eq(atomic_load(&inode->i_disksize), 32 * PAGE);
+	ck_assert_uint_eq(counter_read(&f.wb->wb_stats.ws_waiter_ends), 2);
+	wf_check(inode, 1, 0, 32 * PAGE);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
+/* Two threads append and fsync, a third truncates, so that waiters and workers hand over to each other. */
+static _Atomic bool stop_truncating;
+
+static void *truncater_main(void *arg)
+{
+	while (!atomic_load(&stop_truncating)) {
+		ck_assert_int_eq(ext4_truncate_to(arg, 3 * PAGE), 0);
+		ck_assert_int_eq(filemap_fdatawrite(arg), 0);
+		usleep(500);
+	}
+	return NULL;
+}
+
+static void *appender_main(void *arg)
+{
+	uint8_t buf[PAGE_SIZE] = {0};
+
+	for (unsigned i = 0; i < 150; i++) {
+		ck_assert_int_eq(wf_write_flags(arg, buf, PAGE, 0, WB_WRITE_APPEND), (ssize_t)PAGE);
+		ck_assert_int_eq(ext4_sync_file(arg, i % 2 == 0), 0);
+	}
+	return NULL;
+}
+
+START_TEST(waiters_and_workers_hand_over_to_each_other)
+{
+	struct wf f;
+	struct inode *inode;
+	pthread_t t[3];
+
+	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	f.threads = true;
+	f.filters = "model:latency_us=50:qd=8";
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	pthread_create(&t[0], NULL, appender_main, inode);
+	pthread_create(&t[1], NULL, appender_main, inode);
+	pthread_create(&t[2], NULL, truncater_main, inode);
+	pthread_join(t[0], NULL);
+	pthread_join(t[1], NULL);
+	atomic_store(&stop_truncating, true);
+	pthread_join(t[2], NULL);
+	ck_assert_uint_gt(counter_read(&f.wb->wb_stats.ws_waiter_ends), 0);
+	wf_sync(&f);
+	wf_assert_nothing_reserved(&f);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 int main(void)
 {
-	return RUN_TESTS("writeback/io_end", growing_file_is_converted_in_file_order,
-			 inside_i_disksize_order_does_not_matter,
-			 failed_request_leaves_its_extent_unwritten_and_is_told_once,
-			 failure_in_the_middle_of_a_growing_file_ends_well,
-			 append_inside_a_block_moves_i_disksize_at_completion,
-			 page_in_flight_is_stable_and_only_its_writer_waits,
-			 commit_waits_for_ordered_data,
-			 commit_writes_ordered_data_that_is_still_dirty);
+	return RUN_TESTS(
+		"writeback/io_end", growing_file_is_converted_in_file_order,
+		inside_i_disksize_order_does_not_matter,
+		failed_request_leaves_its_extent_unwritten_and_is_told_once,
+		failure_in_the_middle_of_a_growing_file_ends_well,
+		append_inside_a_block_moves_i_disksize_at_completion,
+		page_in_flight_is_stable_and_only_its_writer_waits, commit_waits_for_ordered_data,
+		commit_writes_ordered_data_that_is_still_dirty, who_waits_for_a_conversion_does_it,
+		waiters_and_workers_hand_over_to_each_other);
 }

@@ -300,8 +300,11 @@ static void *evictor_main(void *arg)
 {
 	struct leaver *l = arg;
 
-	while (!atomic_load(&l->stop))
+	/* Without a pause the writer may not get a lock for a long time where cores are few. */
+	while (!atomic_load(&l->stop)) {
 		(void)shrink_page_cache(l->f->wb, 64);
+		usleep(10);
+	}
 	return NULL;
 }
 
@@ -309,8 +312,10 @@ static void *dropper_main(void *arg)
 {
 	struct leaver *l = arg;
 
-	while (!atomic_load(&l->stop))
+	while (!atomic_load(&l->stop)) {
 		wb_drop_clean(l->inode);
+		usleep(10);
+	}
 	return NULL;
 }
 
