@@ -36,6 +36,7 @@ def parse(argv):
     p.add_argument("--peers", default=None, help="with commas, of: ext4,fuse2fs; default both, none with --smoke")
     p.add_argument("--rounds", type=int, help="rounds of each experiment")
     p.add_argument("--out", help="where results.json goes; default build/bench")
+    p.add_argument("--plan", action="store_true", help="say what would be run and what is missing, and run nothing")
     p.add_argument("--yes", action="store_true", help="destroy the device without asking")
     p.add_argument("--over-partitions", action="store_true", help="destroy a device that has a partition table")
     args = p.parse_args(argv)
@@ -81,7 +82,7 @@ def open_target(suite, args):
     if args.device:
         suite.device = devices.open_device(args.device, args.yes, args.over_partitions)
     else:
-        suite.device = devices.open_image(os.path.join(suite.work, "ram"), IMAGE_MIB[args.mode] * devices.MIB, suite.notes)
+        suite.device = devices.open_image(os.path.join(suite.work, "ram"), IMAGE_MIB[args.mode] * devices.MIB, suite.notes, args.plan)
     suite.can_compare = os.geteuid() == 0 and (args.device is not None or suite.device.loop is not None)
 
 
@@ -105,18 +106,13 @@ def make_record(suite, args, out):
 
 
 def report(out):
-    """The page with the pictures, where its builder is."""
-    builder = os.path.join(TOP, "bench", "report")
-    for name in ("report.sh", "report.py"):
-        path = os.path.join(builder, name)
-        if os.path.exists(path):
-            try:
-                cmd = [sys.executable, path] if name.endswith(".py") else [path]
-                shell.run([*cmd, os.path.join(out, "results.json"), os.path.join(out, "report.html")], limit=120)
-                print(f"report: {out}/report.html")
-            except (StepFailed, Stopped) as why:
-                print(f"no report: {why}")
-            return
+    """The page with the pictures."""
+    try:
+        shell.run([sys.executable, os.path.join(TOP, "bench", "report"), os.path.join(out, "results.json"), "--out",
+                   os.path.join(out, "report.html"), *([] if shell.have("gnuplot") else ["--no-plots"])], limit=120)
+        print(f"report: {out}/report.html")
+    except (StepFailed, Stopped) as why:
+        print(f"no report: {why}")
 
 
 def summary(suite):
@@ -128,6 +124,17 @@ def summary(suite):
     for note in suite.notes:
         print("note: " + note)
     return 1 if count["failed"] else 0
+
+
+def show_plan(suite, experiments):
+    for experiment, steps in suite.plan(experiments):
+        head = experiment.record.head
+        if head["status"] == "skipped":
+            print(f"{head['name']} {head['title']}: left out: {head['reason']}")
+        else:
+            print(f"{head['name']} {head['title']}: {head['workload']}; {', '.join(v.label() for v, r in steps if r == 1)}")
+    print(f"about {clock(suite.progress.left())}; nothing was run")
+    return 0
 
 
 def main(argv):
@@ -144,7 +151,10 @@ def main(argv):
         suite.progress = Progress()
         suite.record = make_record(suite, args, out)
         print(f"device: {suite.device.name}, {suite.device.size >> 20} MiB; rounds: {args.rounds}; peers: {', '.join(suite.peers) or 'none'}")
-        suite.run([e(suite) for e in ALL if e.name in args.names], table.print_experiment)
+        experiments = [e(suite) for e in ALL if e.name in args.names]
+        if args.plan:
+            return show_plan(suite, experiments)
+        suite.run(experiments, table.print_experiment)
         code = summary(suite)
         print(f"record: {out}/results.json")
         report(out)
@@ -161,7 +171,7 @@ def main(argv):
 def tidy_up(suite):
     """Nothing stays: processes, mounts, the loop device, the image."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if suite.record and suite.progress:
+    if suite.record and suite.progress and not suite.args.plan:
         suite.save(suite.record.head["complete"])
     shell.kill_all()
     if suite.device:

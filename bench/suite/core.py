@@ -123,10 +123,11 @@ class Run:
             self.stopped(metric, amount)
         return seconds
 
-    def stopped(self, metric, amount=None):
-        limit = self.experiment.stopped.get((metric.name, self.variant.system, self.variant.setting), 0)
+    def stopped(self, metric, amount=None, key=None, scale=1):
+        """The metric's value is at most (a rate) or at least (a time, `scale` of which are a second) what the limit allows."""
+        limit = self.experiment.stopped.get((key or metric.name, self.variant.system, self.variant.setting), 0)
         why = f"stopped after {limit:.1f} s" + ("" if self.own else f": {PEER_FACTOR} times what ext4d took")
-        bound = amount / limit if amount and limit else limit
+        bound = amount / limit if amount and limit else limit * scale
         metric.end(self.variant.system, self.variant.setting, "stopped", why, bound)
 
     def sampler(self):
@@ -193,10 +194,11 @@ class Experiment:
         found = []
         slow = self.emulation is not None and self.emulation != "ram"
         names = [p for p in self.suite.peers + list(extra) if p in ("null",) or self.suite.can_compare]
-        if slow and not self.suite.device.can_throttle():
+        if slow and names and not self.suite.device.can_throttle():
             names = [n for n in names if n == "null"]
             self.suite.note("no cgroup v1 blkio controller (or no loop device): the kernel cannot be slowed down here, so ext4d runs alone "
-                            f"where the device is modelled ({self.emulation}); --emulate ram or --device compare without it")
+                            "where the device is modelled; --emulate ram compares at full speed, --device on a real one, and a guest has disks with "
+                            "limits: tests/rigs/qemu.sh -d IMAGE,throttling.bps-write=N -- bench/run.sh --no-install --device /dev/vda --yes")
         for name in names:
             found.append(Variant(name, limit="throttle" if slow and name != "null" else "none"))
         if slow and any(v.limit == "throttle" for v in found):

@@ -24,10 +24,10 @@ EMULATED = {
                         "latency_us=100:flush_us=1000:qd=32",
               "write_bps": 180000000, "read_bps": 250000000, "write_iops": 20000, "read_iops": 30000,
               "text": "an SSD of 2013 at 3 Gb/s: 180 MB/s, 20000 write IOPS, flush 1 ms"},
-    "emmc": {"filter": "model:read_bw=150000000:write_bw=40000000:read_iops=6000:write_iops=800:latency_us=200:"
-                       "flush_us=3000:qd=32:nr_requests=64",
-             "write_bps": 40000000, "read_bps": 150000000, "write_iops": 800, "read_iops": 6000,
-             "text": "eMMC: 40 MB/s, 800 write and 6000 read IOPS, flush 3 ms, 64 requests"},
+    "usb3": {"filter": "model:read_bw=200000000:write_bw=60000000:read_iops=12000:write_iops=500:latency_us=150:"
+                       "flush_us=3000:qd=32:nr_requests=32",
+             "write_bps": 60000000, "read_bps": 200000000, "write_iops": 500, "read_iops": 12000,
+             "text": "a USB 3 flash drive: 60 MB/s, 500 write and 12000 read IOPS, flush 3 ms, a queue of 32"},
     "sdcard": {"filter": "model:sdcard", "write_bps": 25000000, "read_bps": 80000000, "write_iops": 600,
                "read_iops": 2500, "text": "an SD card: 25 MB/s, 600 write IOPS, flush 6 ms"},
     "usb2": {"filter": "model:usb2", "write_bps": 28000000, "read_bps": 34000000, "write_iops": 1200,
@@ -88,7 +88,7 @@ def fill(path, size):
             f.write(block)
 
 
-def open_image(folder, size, notes):
+def open_image(folder, size, notes, plan_only=False):
     """An image of `size` bytes in memory (a tmpfs of our own if we may), behind a loop device if we may."""
     free = available_bytes()
     if size > free // 2:
@@ -102,7 +102,11 @@ def open_image(folder, size, notes):
         shell.run(["mount", "-t", "tmpfs", "-o", f"size={size + 64 * MIB},mode=700", "ext4d-bench", folder], limit=20)
     image = os.path.join(folder, "image")
     try:
-        fill(image, size)
+        if plan_only:
+            with open(image, "wb") as f:
+                f.truncate(size)
+        else:
+            fill(image, size)
     except OSError as error:
         raise Refused(f"{image}: {error.strerror}: the image of {size // MIB} MiB does not fit") from None
     device = Device(image, size, image, "image", "an image in memory")

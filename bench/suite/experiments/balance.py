@@ -23,10 +23,10 @@ class Balance(Experiment):
             "rows": [{"label": f"{s}m", "unit": "MiB/s", "old": o, "new": n} for s, o, n in
                      ((400, 374.75, 382.575), (500, 363.625, 378.375), (600, 308.875, 374.25), (700, 188, 209), (800, 140.375, 154.5),
                       (900, 124.875, 125.5))]}
-    fits = "hdd"
+    fits = "usb2"
     guess = {"smoke": 3, "quick": 14, "default": 30, "full": 120}
     THROTTLES = ("2009", "ioless")
-    LIMIT_MIB = {"smoke": 12, "quick": 60, "default": 120, "full": 600}
+    LIMIT_MIB = {"smoke": 12, "quick": 30, "default": 60, "full": 600}
 
     def setup(self):
         if not shell.have("fio"):

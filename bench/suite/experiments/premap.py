@@ -20,10 +20,10 @@ class Premap(Experiment):
                      {"label": "longest", "unit": "s", "old": 274.466639, "new": 0.563792},
                      {"label": "second", "unit": "s", "old": 126.467347, "new": 0.51998},
                      {"label": "third", "unit": "s", "old": 86.992429, "new": 0.509841}]}
-    fits = "emmc"
+    fits = "usb3"
     guess = {"smoke": 7, "quick": 25, "default": 50, "full": 150}
-    MEMORY_MIB = {"smoke": 24, "quick": 160, "default": 192, "full": 512}
-    SECONDS = {"smoke": 2, "quick": 30, "default": 60, "full": 300}
+    MEMORY_MIB = {"smoke": 24, "quick": 192, "default": 256, "full": 512}
+    SECONDS = {"smoke": 2, "quick": 40, "default": 60, "full": 300}
     FAST_SECONDS = {"smoke": 2, "quick": 6, "default": 20, "full": 120}  # a device on which nothing is slow
 
     def setup(self):
@@ -107,7 +107,7 @@ class Premap(Experiment):
     def finish(self):
         r = self.record
         for name, text in (("jbd2_mean", "mean time of a transaction commit at least 10 times lower"),
-                           ("mean", "mean time of a commit of the WAL at least 10 times lower")):
+                           ("max", "the longest commit of the WAL at least 10 times shorter")):
             metric = r.metrics.get(name)
             new, old = metric and metric.median("ext4d", "new"), metric and metric.median("ext4d", "old")
             self.claim(text, old >= 10 * new if new and old else None,

@@ -104,7 +104,7 @@ class Fio(Users):
             took = run.seconds(name, cmd, cwd=self.suite.work)
             metric = self.record.metric(name, label, "IOPS")
             if took is None:
-                run.stopped(metric)
+                metric.end(run.variant.system, run.variant.setting, "stopped", "took too long")
                 continue
             with open(result, encoding="utf-8") as f:
                 job = json.load(f)["jobs"][0]
