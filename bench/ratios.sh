@@ -58,7 +58,7 @@ mount_again() {
 	esac
 }
 mount_peer() {
-	mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "${mkfs_extra[@]}" "$loop" 2>/dev/null
+	mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "${mkfs_extra[@]}" "$loop" >"$WORK/mkfs.out" 2>&1 || { cat "$WORK/mkfs.out"; exit 1; }
 	mount_again "$1"
 }
 
