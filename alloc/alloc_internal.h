@@ -20,16 +20,17 @@ struct ext4_inode_alloc {
 	struct inode *ia_inode; /* [const after init] */
 
 	/* extent_status.c */
-	struct mutex i_es_lock;	       /* ES */
-	struct es_tree ia_es_tree;     /* [i_es_lock] */
-	struct es_node *ia_es_cache;   /* [i_es_lock] the node of the last look-up */
-	struct es_node *ia_es_spares;  /* [i_es_lock] */
-	uint32_t ia_es_nr_spares;      /* [i_es_lock] */
-	uint32_t ia_es_ops;	       /* [i_es_lock] changes that spares are set aside for */
-	uint32_t ia_es_nr;	       /* [i_es_lock] nodes */
-	uint32_t ia_es_nr_delayed;     /* [i_es_lock] nodes that are delayed */
-	uint32_t ia_es_delayed_blocks; /* [i_es_lock] blocks in them */
-	uint32_t ia_es_mutations;      /* [i_es_lock] when to check */
+	struct mutex i_es_lock;		  /* ES */
+	struct es_tree ia_es_tree;	  /* [i_es_lock] */
+	struct es_node *ia_es_cache;	  /* [i_es_lock] the node of the last look-up */
+	struct es_clean_list ia_es_clean; /* [i_es_lock] runs that may be dropped, oldest first */
+	struct es_node *ia_es_spares;	  /* [i_es_lock] */
+	uint32_t ia_es_nr_spares;	  /* [i_es_lock] */
+	uint32_t ia_es_ops;		  /* [i_es_lock] changes that spares are set aside for */
+	uint32_t ia_es_nr;		  /* [i_es_lock] nodes */
+	uint32_t ia_es_nr_delayed;	  /* [i_es_lock] nodes that are delayed */
+	uint32_t ia_es_delayed_blocks;	  /* [i_es_lock] blocks in them */
+	uint32_t ia_es_mutations;	  /* [i_es_lock] when to check */
 	TAILQ_ENTRY(ext4_inode_alloc) ia_link; /* [shrinker lock] */
 	bool ia_linked;			       /* [shrinker lock] */
 

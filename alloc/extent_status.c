@@ -7,7 +7,8 @@
  * run that sticks out on both sides is split) and then puts the new run in, merged with its neighbours; the nodes that
  * this can need are set aside before anything is changed, so that a lack of memory changes nothing.
  * Runs that are not delayed are a cache of the block map. When their number in the process passes a limit, or when
- * asked, a shrinker drops them inode by inode, least recently linked first. It leaves an inode alone whose
+ * asked, a shrinker drops them inode by inode, least recently linked first, the oldest runs of each first. They are on
+ * a list of their own: it costs nothing that a file has a million delayed ones. The shrinker leaves an inode alone whose
  * i_data_sem is held: what its holder has looked up stays known.
  *
  * state       comes from                        leaves by
@@ -18,7 +19,7 @@
  *
  * Invariants: (1) runs do not overlap, none is empty, none ends past EXT4_MAX_BLOCKS; (2) neighbours that could be one run are one;
  * (3) ia_es_nr, ia_es_nr_delayed and ia_es_delayed_blocks are the sums over the tree; (4) an inode with a run
- * that the shrinker may drop is on its list.
+ * that the shrinker may drop is on its list; (5) ia_es_clean holds exactly the runs that are not delayed.
  * Locking: i_es_lock protects everything of one inode. The shrinker's lock is taken inside it to link an inode, and around try-locks of
  * i_data_sem and i_es_lock to shrink: an inode on the list is alive while it is held.
  */
@@ -139,6 +140,7 @@ static void add_node(struct ext4_inode_alloc *ia, const struct extent_status *es
 		ia->ia_es_nr_delayed++;
 		return;
 	}
+	TAILQ_INSERT_TAIL(&ia->ia_es_clean, node, es_clean);
 	atomic_fetch_add_explicit(&shrinker.nr_clean, 1, memory_order_relaxed);
 	link_inode(ia);
 }
@@ -150,10 +152,12 @@ static void del_node(struct ext4_inode_alloc *ia, struct es_node *node)
 		ia->ia_es_cache = NULL;
 	ia->ia_es_nr--;
 	account(ia, node->es.es_state, -(int64_t)node->es.es_len);
-	if (node->es.es_state == ES_DELAYED)
+	if (node->es.es_state == ES_DELAYED) {
 		ia->ia_es_nr_delayed--;
-	else
+	} else {
+		TAILQ_REMOVE(&ia->ia_es_clean, node, es_clean);
 		atomic_fetch_sub_explicit(&shrinker.nr_clean, 1, memory_order_relaxed);
+	}
 	node->es_spare = ia->ia_es_spares;
 	ia->ia_es_spares = node;
 	ia->ia_es_nr_spares++;
@@ -276,7 +280,7 @@ static void put_in_gap(struct ext4_inode_alloc *ia, const struct extent_status *
 static void check_locked(struct ext4_inode_alloc *ia)
 {
 	struct es_node *node, *prev = NULL;
-	uint32_t nr = 0, nr_delayed = 0, delayed = 0;
+	uint32_t nr = 0, nr_delayed = 0, delayed = 0, clean = 0;
 
 	RB_FOREACH (node, es_tree, &ia->ia_es_tree) {
 		const struct extent_status *es = &node->es;
@@ -296,6 +300,11 @@ static void check_locked(struct ext4_inode_alloc *ia)
 	}
 	ASSERT_CMP(nr, ==, ia->ia_es_nr);
 	ASSERT_CMP(nr_delayed, ==, ia->ia_es_nr_delayed);
+	TAILQ_FOREACH (node, &ia->ia_es_clean, es_clean) {
+		ASSERT(node->es.es_state != ES_DELAYED);
+		clean++;
+	}
+	ASSERT_CMP(clean + nr_delayed, ==, nr);
 	ASSERT_CMP(delayed, ==, ia->ia_es_delayed_blocks);
 	ASSERT(nr == nr_delayed || ia->ia_linked);
 }
@@ -333,14 +342,10 @@ static int insert_locked(struct ext4_inode_alloc *ia, const struct extent_status
 /* Drop up to n runs of one inode. i_es_lock and the shrinker's lock are held. */
 static unsigned shrink_inode(struct ext4_inode_alloc *ia, unsigned n)
 {
-	struct es_node *node, *next;
 	unsigned done = 0;
 
-	for (node = RB_MIN(es_tree, &ia->ia_es_tree); node != NULL && done < n; node = next) {
-		next = RB_NEXT(es_tree, &ia->ia_es_tree, node);
-		if (node->es.es_state == ES_DELAYED)
-			continue;
-		del_node(ia, node);
+	while (done < n && !TAILQ_EMPTY(&ia->ia_es_clean)) {
+		del_node(ia, TAILQ_FIRST(&ia->ia_es_clean));
 		done++;
 	}
 	spares_trim(ia, 2 * ia->ia_es_ops);
@@ -417,6 +422,7 @@ void ext4_es_init(struct inode *inode)
 	ia->ia_inode = inode;
 	mutex_init(&ia->i_es_lock, LOCK_RANK_ES);
 	RB_INIT(&ia->ia_es_tree);
+	TAILQ_INIT(&ia->ia_es_clean);
 	ia->ia_es_cache = NULL;
 	ia->ia_es_spares = NULL;
 	ia->ia_es_nr_spares = 0;

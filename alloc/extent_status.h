@@ -10,14 +10,19 @@
 
 #include <bsd/sys/tree.h>
 #include <stdio.h>
+#include <sys/queue.h>
 
 #include "alloc/map.h"
 
 struct es_node {
-	RB_ENTRY(es_node) es_rb;  /* [i_es_lock] */
-	struct extent_status es;  /* [i_es_lock] */
-	struct es_node *es_spare; /* [i_es_lock] link while unused */
+	RB_ENTRY(es_node) es_rb; /* [i_es_lock] */
+	struct extent_status es; /* [i_es_lock] */
+	union {
+		struct es_node *es_spare;      /* [i_es_lock] link while unused */
+		TAILQ_ENTRY(es_node) es_clean; /* [i_es_lock] in ia_es_clean, unless delayed */
+	};
 };
+TAILQ_HEAD(es_clean_list, es_node);
 RB_HEAD(es_tree, es_node);
 
 /* inode->i_alloc is set. es_init cannot fail; es_destroy frees everything (the inode has no delayed block left: ASSERT). */

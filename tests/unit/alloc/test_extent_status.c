@@ -240,6 +240,27 @@ START_TEST(shrinker_keeps_delayed_and_busy_inodes)
 }
 END_TEST
 
+/* The order says that the shrinker has a list of what it may drop, and does not search for it among delayed runs. */
+START_TEST(shrinker_drops_the_oldest_run_first)
+{
+	struct extent_status es;
+
+	setup();
+	ck_assert_int_eq(ext4_es_insert(&fake.inode, 40, 10, 140, ES_WRITTEN), 0);
+	ck_assert_int_eq(ext4_es_insert_delayed(&fake.inode, 20, 10), 0);
+	ck_assert_int_eq(ext4_es_insert(&fake.inode, 0, 10, 100, ES_UNWRITTEN), 0);
+	ck_assert_int_eq(ext4_es_insert(&fake.inode, 10, 5, 0, ES_HOLE), 0);
+	ck_assert_uint_eq(ext4_es_shrink(&fake.sb, 1), 1);
+	ck_assert(!ext4_es_lookup(&fake.inode, 45, &es));
+	ck_assert_uint_eq(ext4_es_shrink(&fake.sb, 1), 1);
+	ck_assert(!ext4_es_lookup(&fake.inode, 5, &es));
+	ck_assert(ext4_es_lookup(&fake.inode, 12, &es));
+	ck_assert(ext4_es_lookup(&fake.inode, 25, &es));
+	drop_delayed();
+	fake_exit();
+}
+END_TEST
+
 START_TEST(reserved_nodes_are_there)
 {
 	setup();
@@ -307,6 +328,7 @@ int main(void)
 {
 	return RUN_TESTS("alloc/extent_status", random_changes_match_an_array, neighbours_join,
 			 appending_keeps_two_runs, delay_takes_only_holes,
-			 shrinker_keeps_delayed_and_busy_inodes, reserved_nodes_are_there,
+			 shrinker_keeps_delayed_and_busy_inodes,
+			 shrinker_drops_the_oldest_run_first, reserved_nodes_are_there,
 			 lookups_and_changes_run_together);
 }
