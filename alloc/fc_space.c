@@ -303,7 +303,7 @@ static int each_step(struct ext4_fc_space *fc, struct inode *inode,
 	if (!ext4_is_extents(inode))
 		return -EOPNOTSUPP;
 	while (left.fr_blocks > 0 && err == 0) {
-		uint32_t done;
+		uint32_t done = 0;
 
 		err = in_handle(fc, inode, &left, &done, step);
 		left.fr_lblk += done;
