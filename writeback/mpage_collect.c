@@ -231,6 +231,18 @@ static bool add_page_to_extent(struct mpage_da_data *mpd, struct page *page, uin
 	return true;
 }
 
+/* No more fits; on a striped device an extent in the making ends where a stripe does, as file and device are aligned alike. */
+static bool extent_is_full(const struct mpage_da_data *mpd)
+{
+	uint32_t stripe = mpd_host(mpd)->i_sb->s_stripe;
+	unsigned bpp = blocks_per_page(mpd->mp_mapping);
+
+	if (mpd->mp_nr == MAX_WRITEPAGES_EXTENT_PAGES)
+		return true;
+	return stripe > 0 && (mpd->mp_lblk + mpd->mp_len) % stripe == 0 &&
+	       mpd->mp_nr + (stripe + bpp - 1) / bpp > MAX_WRITEPAGES_EXTENT_PAGES;
+}
+
 /* DONE: submitted or added to the run; FULL: added, and no more fits; STOP: not taken, mp_stop tells why. */
 enum take { TAKE_SKIP, TAKE_DONE, TAKE_FULL, TAKE_STOP };
 
@@ -262,7 +274,7 @@ static int take_locked_page(struct mpage_da_data *mpd, struct page *page)
 	}
 	if (need == 1 && mpd->mp_do_map && add_page_to_extent(mpd, page, mask, flags)) {
 		page_get(page);
-		return mpd->mp_nr == MAX_WRITEPAGES_EXTENT_PAGES ? TAKE_FULL : TAKE_DONE;
+		return extent_is_full(mpd) ? TAKE_FULL : TAKE_DONE;
 	}
 	unlock_page(page);
 	mpd->mp_stop = mpd->mp_do_map ? STOP_EXTENT : STOP_NEED_MAP;

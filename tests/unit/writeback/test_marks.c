@@ -200,24 +200,36 @@ START_TEST(requests_are_stable)
 END_TEST
 
 /* A streaming write on an aligned stripe leaves no partial stripe but the last. */
-START_TEST(stream_on_a_striped_device_makes_full_stripes)
+static void stream_makes_full_stripes(const char *mkfs, unsigned stripe)
 {
 	struct wf f;
 	struct inode *inode;
 	struct wb_stats *st;
 
-	wf_make(&f, "-t ext4 -b 4096 -E stride=16,stripe_width=64", 128 * MIB, 1);
+	wf_make(&f, mkfs, 128 * MIB, 1);
 	f.opts.o_cache_bytes = 64 * MIB;
 	wf_mount(&f);
-	ck_assert_uint_eq(f.sb->s_stripe, 64);
+	ck_assert_uint_eq(f.sb->s_stripe, stripe);
 	st = &f.wb->wb_stats;
 	inode = wf_file(&f, 0);
 	wf_fill(inode, 1, 0, 24 * MIB, 64 * 1024);
 	wf_sync(&f);
-	ck_assert_uint_ge(counter_read(&st->ws_stripe_full), 24 * MIB / (64 * 4096) - 2);
+	ck_assert_uint_ge(counter_read(&st->ws_stripe_full), 24 * MIB / (stripe * 4096) - 2);
 	ck_assert_uint_le(counter_read(&st->ws_stripe_partial), 2);
 	iput(inode);
 	wf_close(&f);
+}
+
+START_TEST(stream_on_a_striped_device_makes_full_stripes)
+{
+	stream_makes_full_stripes("-t ext4 -b 4096 -E stride=16,stripe_width=64", 64);
+}
+END_TEST
+
+/* 8 disks, 16 KiB: the largest extent in the making is no multiple of it. */
+START_TEST(stripes_of_no_power_of_two_are_full_too)
+{
+	stream_makes_full_stripes("-t ext4 -b 4096 -E stride=4,stripe_width=28", 28);
 }
 END_TEST
 
@@ -227,5 +239,6 @@ int main(void)
 			 overwriting_opens_no_handle_at_all,
 			 device_sees_the_trickle_of_the_old_budget,
 			 bump_makes_fewer_calls_of_the_same_chunk, requests_are_stable,
-			 stream_on_a_striped_device_makes_full_stripes);
+			 stream_on_a_striped_device_makes_full_stripes,
+			 stripes_of_no_power_of_two_are_full_too);
 }
