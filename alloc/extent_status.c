@@ -397,6 +397,7 @@ unsigned ext4_es_shrink(struct super_block *sb, unsigned n)
 
 void ext4_es_print_shrinker(struct super_block *sb, FILE *out)
 {
+	uint64_t scans = counter_read(&shrinker.scans);
 	struct ext4_inode_alloc *ia;
 	uint64_t inodes = 0;
 
@@ -404,13 +405,15 @@ void ext4_es_print_shrinker(struct super_block *sb, FILE *out)
 	TAILQ_FOREACH (ia, &shrinker.list, ia_link)
 		inodes += ia->ia_inode->i_sb == sb;
 	mutex_unlock(&shrinker.lock);
-	fprintf(out, "stats:\n  %" PRIu64 " inodes with reclaimable runs\n", inodes);
-	fprintf(out, "  %" PRIu64 " reclaimable runs\n",
+	fprintf(out, "stats:\n  %" PRIu64 " reclaimable objects\n",
 		atomic_load_explicit(&shrinker.nr_clean, memory_order_relaxed));
-	fprintf(out, "  %" PRIu64 "/%" PRIu64 " hits/misses\n", counter_read(&shrinker.hits),
+	fprintf(out, "  %" PRIu64 "/%" PRIu64 " cache hits/misses\n", counter_read(&shrinker.hits),
 		counter_read(&shrinker.misses));
-	fprintf(out, "  %" PRIu64 " scans, %" PRIu64 " runs dropped\n",
-		counter_read(&shrinker.scans), counter_read(&shrinker.shrunk));
+	fprintf(out, "  %" PRIu64 " inodes on list\n", inodes);
+	fprintf(out, "average:\n  %" PRIu64 " shrunk objects\n",
+		scans > 0 ? counter_read(&shrinker.shrunk) / scans : 0);
+	fprintf(out, "all:\n  %" PRIu64 " scans\n  %" PRIu64 " shrunk objects\n", scans,
+		counter_read(&shrinker.shrunk));
 }
 
 /* ---- Life ---- */

@@ -44,15 +44,6 @@ __attribute__((format(printf, 4, 5))) static void emit_named(emit_fn *emit, void
 	emit(arg, name, value);
 }
 
-static void emit_hist(emit_fn *emit, void *arg, const char *name, const struct hist *h)
-{
-	emit_named(emit, arg, hist_count(h), "%s_count", name);
-	emit_named(emit, arg, hist_mean(h), "%s_mean", name);
-	emit_named(emit, arg, hist_percentile(h, 50), "%s_p50", name);
-	emit_named(emit, arg, hist_percentile(h, 99), "%s_p99", name);
-	emit_named(emit, arg, counter_read(&h->h_max), "%s_max", name);
-}
-
 static void emit_front(struct front *f, emit_fn *emit, void *arg)
 {
 	struct pool_stats ps = {0};
@@ -69,7 +60,7 @@ static void emit_front(struct front *f, emit_fn *emit, void *arg)
 	emit(arg, "fuse_nodes", node_count(&f->f_nodes));
 	emit(arg, "fuse_open", open_files_count(f->f_files));
 	emit(arg, "fuse_notifications", notifier_sent(f->f_notifier));
-	emit_hist(emit, arg, "fuse_parked_ns", parking_time(f->f_parking));
+	hist_emit(parking_time(f->f_parking), "fuse_parked_ns", emit, arg);
 	emit(arg, "trace_events", trace_nr_events());
 	emit(arg, "trace_lost", trace_nr_lost());
 }
@@ -95,6 +86,7 @@ static void emit_opcodes(struct front *f, emit_fn *emit, void *arg)
 
 static void emit_ext4(struct super_block *sb, emit_fn *emit, void *arg)
 {
+	emit(arg, "block_bytes", sb->s_blocksize);
 	emit(arg, "ext4_errors", counter_read(&sb->s_stats.st_errors));
 	emit(arg, "ext4_inodes_read", counter_read(&sb->s_stats.st_inodes_read));
 	emit(arg, "ext4_inodes_written", counter_read(&sb->s_stats.st_inodes_written));
@@ -124,8 +116,8 @@ static void emit_mballoc(struct super_block *sb, emit_fn *emit, void *arg)
 	emit(arg, "mb_buddies_built", counter_read(&mb->mb_buddies_built));
 	emit(arg, "mb_allocated_blocks", counter_read(&mb->mb_allocated_blocks));
 	emit(arg, "mb_freed_blocks", counter_read(&mb->mb_freed_blocks));
-	emit_hist(emit, arg, "mb_latency_ns", &mb->mb_latency_ns);
-	emit_hist(emit, arg, "mb_len_blocks", &mb->mb_len_blocks);
+	hist_emit(&mb->mb_latency_ns, "mb_latency_ns", emit, arg);
+	hist_emit(&mb->mb_len_blocks, "mb_len_blocks", emit, arg);
 }
 
 static void emit_journal(struct super_block *sb, emit_fn *emit, void *arg)
@@ -143,8 +135,16 @@ static void emit_journal(struct super_block *sb, emit_fn *emit, void *arg)
 	emit(arg, "jbd2_forced_by_space", counter_read(&js->js_forced_by_space));
 	emit(arg, "jbd2_log_wraps", counter_read(&js->js_log_wraps));
 	emit(arg, "jbd2_start_waits", counter_read(&js->js_start_waits));
-	emit_hist(emit, arg, "jbd2_commit_ns", &js->js_commit_ns);
-	emit_hist(emit, arg, "jbd2_handle_open_ns", &js->js_handle_open_ns);
+	emit(arg, "jbd2_requested", counter_read(&js->js_requested));
+	emit(arg, "jbd2_wait_ns", counter_read(&js->js_wait_ns));
+	emit(arg, "jbd2_request_delay_ns", counter_read(&js->js_request_delay_ns));
+	emit(arg, "jbd2_running_ns", counter_read(&js->js_running_ns));
+	emit(arg, "jbd2_locked_ns", counter_read(&js->js_locked_ns));
+	emit(arg, "jbd2_flushing_ns", counter_read(&js->js_flushing_ns));
+	emit(arg, "jbd2_logging_ns", counter_read(&js->js_logging_ns));
+	hist_emit(&js->js_commit_ns, "jbd2_commit_ns", emit, arg);
+	hist_emit_buckets(&js->js_commit_ns, "jbd2_commit_ns", emit, arg);
+	hist_emit(&js->js_handle_open_ns, "jbd2_handle_open_ns", emit, arg);
 }
 
 static void emit_all(struct front *f, emit_fn *emit, void *arg)
@@ -256,6 +256,12 @@ static void print_throttle(struct front *f, const struct control_file *cf, FILE 
 	wb_print_throttle(f->f_sb, out);
 }
 
+static void print_stripes(struct front *f, const struct control_file *cf, FILE *out)
+{
+	(void)cf;
+	wb_print_stripes(f->f_sb, out);
+}
+
 static void print_device(struct front *f, const struct control_file *cf, FILE *out)
 {
 	struct blkdev *bd = f->f_sb->s_dev;
@@ -348,6 +354,11 @@ static void print_error_field(struct front *f, const struct control_file *cf, FI
 	else if (strstr(name, "_ino") != NULL)
 		fprintf(out, "%" PRIu32 "\n",
 			le32_to_cpu(first ? es.s_first_error_ino : es.s_last_error_ino));
+	else if (strstr(name, "_line") != NULL)
+		fprintf(out, "%" PRIu32 "\n",
+			le32_to_cpu(first ? es.s_first_error_line : es.s_last_error_line));
+	else if (strstr(name, "_errcode") != NULL)
+		fprintf(out, "%u\n", first ? es.s_first_error_errcode : es.s_last_error_errcode);
 	else if (strstr(name, "_block") != NULL)
 		fprintf(out, "%" PRIu64 "\n",
 			le64_to_cpu(first ? es.s_first_error_block : es.s_last_error_block));
@@ -492,10 +503,14 @@ const struct control_file control_files[] = {
 	{.cf_name = "first_error_ino", .cf_print = print_error_field},
 	{.cf_name = "first_error_block", .cf_print = print_error_field},
 	{.cf_name = "first_error_func", .cf_print = print_error_field},
+	{.cf_name = "first_error_line", .cf_print = print_error_field},
+	{.cf_name = "first_error_errcode", .cf_print = print_error_field},
 	{.cf_name = "last_error_time", .cf_print = print_error_field},
 	{.cf_name = "last_error_ino", .cf_print = print_error_field},
 	{.cf_name = "last_error_block", .cf_print = print_error_field},
 	{.cf_name = "last_error_func", .cf_print = print_error_field},
+	{.cf_name = "last_error_line", .cf_print = print_error_field},
+	{.cf_name = "last_error_errcode", .cf_print = print_error_field},
 	{.cf_name = "mb_groups", .cf_print = print_mb_groups},
 	{.cf_name = "mb_stats", .cf_print = print_mb_stats},
 	{.cf_name = "es_shrinker_info", .cf_print = print_es_shrinker},
@@ -503,6 +518,7 @@ const struct control_file control_files[] = {
 	{.cf_name = "bdi", .cf_print = print_bdi},
 	{.cf_name = "writeback", .cf_print = print_writeback},
 	{.cf_name = "throttle", .cf_print = print_throttle},
+	{.cf_name = "stripes", .cf_print = print_stripes},
 	{.cf_name = "device", .cf_print = print_device},
 	{.cf_name = "fuse", .cf_print = print_fuse},
 	{.cf_name = "trace", .cf_pipe = true},

@@ -75,6 +75,40 @@ void hist_print(const struct hist *h, const char *name, FILE *out)
 	}
 }
 
+void hist_emit(const struct hist *h, const char *name,
+	       void (*emit)(void *arg, const char *name, uint64_t value), void *arg)
+{
+	const struct {
+		const char *suffix;
+		uint64_t value;
+	} lines[] = {
+		{"count", hist_count(h)},	 {"sum", counter_read(&h->h_sum)},
+		{"mean", hist_mean(h)},		 {"p50", hist_percentile(h, 50)},
+		{"p99", hist_percentile(h, 99)}, {"max", counter_read(&h->h_max)},
+	};
+	char full[96];
+
+	for (unsigned i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		(void)snprintf(full, sizeof(full), "%s_%s", name, lines[i].suffix);
+		emit(arg, full, lines[i].value);
+	}
+}
+
+void hist_emit_buckets(const struct hist *h, const char *name,
+		       void (*emit)(void *arg, const char *name, uint64_t value), void *arg)
+{
+	char full[96];
+
+	for (unsigned i = 0; i < HIST_BUCKETS; i++) {
+		uint64_t n = counter_read(&h->h_bucket[i]);
+
+		if (n == 0)
+			continue;
+		(void)snprintf(full, sizeof(full), "%s_le_%" PRIu64, name, bucket_bound(h, i));
+		emit(arg, full, n);
+	}
+}
+
 void hist_reset(struct hist *h)
 {
 	for (unsigned i = 0; i < HIST_BUCKETS; i++)

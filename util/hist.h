@@ -28,6 +28,12 @@ uint64_t hist_mean(const struct hist *h);
 uint64_t hist_percentile(const struct hist *h, unsigned percent);
 /* "name count N mean M max X" and one "  <= bound count" line for each non-empty bucket. */
 void hist_print(const struct hist *h, const char *name, FILE *out);
+/* NAME_count, _sum, _mean, _p50, _p99 and _max, for lists of statistics. */
+void hist_emit(const struct hist *h, const char *name,
+	       void (*emit)(void *arg, const char *name, uint64_t value), void *arg);
+/* NAME_le_BOUND for each bucket that is not empty: what came in between two looks can be told. */
+void hist_emit_buckets(const struct hist *h, const char *name,
+		       void (*emit)(void *arg, const char *name, uint64_t value), void *arg);
 void hist_reset(struct hist *h);
 
 typedef _Atomic uint64_t counter_t;

@@ -149,7 +149,7 @@ static int finish_inode(struct inode *inode, void *arg)
 	if (as == NULL)
 		return 0;
 	if (atomic_load(&as->as_nr_writeback) > 0)
-		counter_inc(&wb->wb_stats.ws_sync_waits);
+		counter_inc(&wb->wb_stats.ws_sync_waits[WB_SYNC_ALL]);
 	filemap_fdatawait_range(as, 0, UINT64_MAX);
 	return 0;
 }

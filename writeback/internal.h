@@ -192,7 +192,8 @@ struct wb_stats {
 	counter_t ws_sync_inodes[2]; /* by pass: WB_SYNC_NONE, WB_SYNC_ALL */
 	counter_t ws_sync_pages[2];
 	counter_t ws_sync_ns[2];
-	counter_t ws_sync_waits;
+	counter_t
+		ws_sync_waits[2]; /* inodes that had pages under writeback at the end of the pass */
 	counter_t ws_sync_inode_commits;
 	counter_t ws_fsyncs;
 	counter_t ws_fsync_flushes;

@@ -46,7 +46,6 @@ static const struct named_counter counters[] = {
 	C(waiter_ends),
 	C(io_errors),
 	C(sync_calls),
-	C(sync_waits),
 	C(sync_inode_commits),
 	C(fsyncs),
 	C(fsync_flushes),
@@ -108,16 +107,14 @@ static void emit_counters(const struct emitter *e, const struct wb_stats *st)
 								    counters[i].nc_offset)));
 }
 
+static void emit_prefixed(void *arg, const char *name, uint64_t v)
+{
+	emit(arg, name, v);
+}
+
 static void emit_hist(const struct emitter *e, const char *name, const struct hist *h)
 {
-	char full[64];
-
-	(void)snprintf(full, sizeof(full), "%s_count", name);
-	emit(e, full, hist_count(h));
-	(void)snprintf(full, sizeof(full), "%s_mean", name);
-	emit(e, full, hist_mean(h));
-	(void)snprintf(full, sizeof(full), "%s_p99", name);
-	emit(e, full, hist_percentile(h, 99));
+	hist_emit(h, name, emit_prefixed, (void *)(uintptr_t)e);
 }
 
 static uint64_t clamp(int64_t v)
@@ -125,10 +122,22 @@ static uint64_t clamp(int64_t v)
 	return v > 0 ? (uint64_t)v : 0;
 }
 
+/* b_dirty, b_io, b_more_io and b_dirty_time. */
+static void count_lists(struct wb_domain *wb, uint32_t lists[4])
+{
+	mutex_lock(&wb->wb_lock);
+	lists[0] = wb->wb_nr_b_dirty;
+	lists[1] = wb->wb_nr_b_io;
+	lists[2] = wb->wb_nr_b_more_io;
+	lists[3] = wb->wb_nr_b_dirty_time;
+	mutex_unlock(&wb->wb_lock);
+}
+
 static void emit_gauges(const struct emitter *e, struct wb_domain *wb)
 {
 	struct arena_stats as;
 	struct dirty_limits dl;
+	uint32_t lists[4];
 
 	get_dirty_limits(wb, &dl);
 	arena_get_stats(wb->wb_arena, &as);
@@ -148,6 +157,11 @@ static void emit_gauges(const struct emitter *e, struct wb_domain *wb)
 	emit(e, "cache_unregistered_slabs", as.as_unregistered_slabs);
 	emit(e, "cache_slabs_grown_ahead", as.as_grown_ahead);
 	emit(e, "avg_write_bandwidth_pages", wb_avg_bandwidth(wb));
+	count_lists(wb, lists);
+	emit(e, "b_dirty", lists[0]);
+	emit(e, "b_io", lists[1]);
+	emit(e, "b_more_io", lists[2]);
+	emit(e, "b_dirty_time", lists[3]);
 }
 
 static void emit_pairs(const struct emitter *e, const struct wb_stats *st)
@@ -160,6 +174,8 @@ static void emit_pairs(const struct emitter *e, const struct wb_stats *st)
 		emit(e, name, counter_read(&st->ws_sync_inodes[i]));
 		(void)snprintf(name, sizeof(name), "sync_%s_pages", pass[i]);
 		emit(e, name, counter_read(&st->ws_sync_pages[i]));
+		(void)snprintf(name, sizeof(name), "sync_%s_waits", pass[i]);
+		emit(e, name, counter_read(&st->ws_sync_waits[i]));
 		(void)snprintf(name, sizeof(name), "sync_%s_ns", pass[i]);
 		emit(e, name, counter_read(&st->ws_sync_ns[i]));
 	}
@@ -191,15 +207,10 @@ void wb_print_bdi(struct super_block *sb, FILE *out)
 {
 	struct wb_domain *wb = sb->s_wb;
 	struct dirty_limits dl;
-	uint32_t dirty, io, more_io, dirty_time;
+	uint32_t lists[4];
 
 	get_dirty_limits(wb, &dl);
-	mutex_lock(&wb->wb_lock);
-	dirty = wb->wb_nr_b_dirty;
-	io = wb->wb_nr_b_io;
-	more_io = wb->wb_nr_b_more_io;
-	dirty_time = wb->wb_nr_b_dirty_time;
-	mutex_unlock(&wb->wb_lock);
+	count_lists(wb, lists);
 	(void)fprintf(out, "BdiWriteback:       %10" PRIu64 " kB\n",
 		      clamp(atomic_load(&wb->wb_nr_writeback)) * PAGE_KB);
 	(void)fprintf(out, "BdiReclaimable:     %10" PRIu64 " kB\n",
@@ -213,10 +224,10 @@ void wb_print_bdi(struct super_block *sb, FILE *out)
 		      (uint64_t)atomic_load(&wb->wb_written) * PAGE_KB);
 	(void)fprintf(out, "BdiWriteBandwidth:  %10" PRIu64 " kBps\n",
 		      wb_avg_bandwidth(wb) * PAGE_KB);
-	(void)fprintf(out, "b_dirty:            %10" PRIu32 "\n", dirty);
-	(void)fprintf(out, "b_io:               %10" PRIu32 "\n", io);
-	(void)fprintf(out, "b_more_io:          %10" PRIu32 "\n", more_io);
-	(void)fprintf(out, "b_dirty_time:       %10" PRIu32 "\n", dirty_time);
+	(void)fprintf(out, "b_dirty:            %10" PRIu32 "\n", lists[0]);
+	(void)fprintf(out, "b_io:               %10" PRIu32 "\n", lists[1]);
+	(void)fprintf(out, "b_more_io:          %10" PRIu32 "\n", lists[2]);
+	(void)fprintf(out, "b_dirty_time:       %10" PRIu32 "\n", lists[3]);
 }
 
 static void print_counter(FILE *out, const char *name, const counter_t *c)
@@ -242,11 +253,12 @@ void wb_print_writeback(struct super_block *sb, FILE *out)
 	print_counter(out, "sync_calls", &st->ws_sync_calls);
 	print_counter(out, "sync_none_inodes", &st->ws_sync_inodes[0]);
 	print_counter(out, "sync_none_pages", &st->ws_sync_pages[0]);
+	print_counter(out, "sync_none_waits", &st->ws_sync_waits[0]);
 	print_counter(out, "sync_none_ns", &st->ws_sync_ns[0]);
 	print_counter(out, "sync_all_inodes", &st->ws_sync_inodes[1]);
 	print_counter(out, "sync_all_pages", &st->ws_sync_pages[1]);
+	print_counter(out, "sync_all_waits", &st->ws_sync_waits[1]);
 	print_counter(out, "sync_all_ns", &st->ws_sync_ns[1]);
-	print_counter(out, "sync_waits", &st->ws_sync_waits);
 	print_counter(out, "sync_inode_commits", &st->ws_sync_inode_commits);
 	hist_print(&st->ws_pages_per_call, "pages_per_call", out);
 	hist_print(&st->ws_nr_to_write_exit, "nr_to_write_exit", out);
@@ -271,10 +283,23 @@ void wb_print_throttle(struct super_block *sb, FILE *out)
 	print_counter(out, "pause_max_ns", &st->ws_pause_max_ns);
 	print_counter(out, "dirty_exceeded_set", &st->ws_dirty_exceeded_set);
 	print_counter(out, "dirty_exceeded_cleared", &st->ws_dirty_exceeded_cleared);
+	(void)fprintf(out, "%-24s %d\n", "dirty_exceeded", atomic_load(&wb->wb_dirty_exceeded));
 	(void)fprintf(out, "%-24s %" PRIu64 "\n", "dirty_pages",
 		      clamp(atomic_load(&wb->wb_nr_dirty)) +
 			      clamp(atomic_load(&wb->wb_nr_writeback)));
 	(void)fprintf(out, "%-24s %" PRIu64 "\n", "dirty_threshold", dl.dl_dirty);
 	(void)fprintf(out, "%-24s %" PRIu64 "\n", "background_threshold", dl.dl_background);
 	(void)fprintf(out, "%-24s %" PRIu32 "\n", "parked", atomic_load(&wb->wb_nr_parked));
+}
+
+void wb_print_stripes(struct super_block *sb, FILE *out)
+{
+	const struct wb_stats *st = &sb->s_wb->wb_stats;
+
+	(void)fprintf(out, "%-24s %" PRIu32 "\n", "stripe_blocks", sb->s_stripe);
+	print_counter(out, "full", &st->ws_stripe_full);
+	print_counter(out, "aligned_start", &st->ws_stripe_start);
+	print_counter(out, "aligned_end", &st->ws_stripe_end);
+	print_counter(out, "partial", &st->ws_stripe_partial);
+	print_counter(out, "read_modify_write", &st->ws_stripe_rmw);
 }

@@ -144,6 +144,8 @@ void wb_print_stats(struct super_block *sb, void (*emit)(void *arg, const char *
 void wb_print_bdi(struct super_block *sb, FILE *out);
 void wb_print_writeback(struct super_block *sb, FILE *out);
 void wb_print_throttle(struct super_block *sb, FILE *out);
+/* .ext4d/stripes: data requests on a striped device; read_modify_write is what a RAID5 would have to do for the partial ones, if nothing joins them. */
+void wb_print_stripes(struct super_block *sb, FILE *out);
 
 /* ---- Simulation (o_manual_commit): no threads, everything happens in the caller ---- */
 

@@ -93,8 +93,31 @@ START_TEST(texts_name_what_the_kernel_names)
 }
 END_TEST
 
+/* A stripe of 16 blocks: a file of 40 begins on a boundary and leaves one part. */
+START_TEST(stripes_are_counted)
+{
+	struct wf f;
+	struct inode *inode;
+	char *text;
+
+	wf_open(&f, "-t ext4 -b 4096 -E stride=4,stripe_width=16", 64 * MIB, 1);
+	inode = wf_file(&f, 0);
+	wf_fill(inode, 1, 0, 40 * PAGE, PAGE);
+	ck_assert_int_eq(ext4_sync_file(inode, false), 0);
+	text = text_of(f.sb, wb_print_stripes);
+	ck_assert_ptr_nonnull(strstr(text, "stripe_blocks            16\n"));
+	ck_assert_ptr_nonnull(strstr(text, "full                     2\n"));
+	ck_assert_ptr_nonnull(strstr(text, "partial                  1\n"));
+	ck_assert_ptr_nonnull(strstr(text, "read_modify_write        1\n"));
+	ck_assert_ptr_null(strstr(text, "aligned_start            0\n"));
+	free(text);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS("writeback/stats", counters_have_unique_names_and_count,
-			 texts_name_what_the_kernel_names);
+			 texts_name_what_the_kernel_names, stripes_are_counted);
 }
