@@ -9,7 +9,7 @@
 #include "tests/lib/suite.h"
 #include "tests/lib/testlib.h"
 #include "tests/unit/journal/fixture.h"
-#include "tests/unit/journal/probe.h"
+#include "tests/lib/probe.h"
 #include "util/trace.h"
 
 #define EVENTS_MAX 4096u

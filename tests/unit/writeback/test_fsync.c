@@ -262,6 +262,66 @@ START_TEST(woken_flusher_does_not_stand_in_for_the_missing_pass)
 }
 END_TEST
 
+/* ---- What is dirtied during the first pass ---- */
+
+/* Writes to `late` when told so, for somebody who waits for it. */
+struct late_writer {
+	struct inode *lw_late;
+	_Atomic int lw_armed; /* the next data write of the first pass tells */
+	_Atomic int lw_go, lw_done;
+};
+
+static void *late_writer(void *arg)
+{
+	struct late_writer *lw = arg;
+
+	while (!atomic_load(&lw->lw_go))
+		usleep(100);
+	wf_fill(lw->lw_late, 9, 0, 3 * PAGE, PAGE);
+	atomic_store(&lw->lw_done, 1);
+	return NULL;
+}
+
+static int tell_late_writer(void *arg, struct blkdev *bd, const struct bio *bio)
+{
+	struct late_writer *lw = arg;
+
+	(void)bd;
+	if (bio->bi_op != REQ_OP_WRITE || (bio->bi_flags & (REQ_META | REQ_JOURNAL)) != 0 ||
+	    atomic_exchange(&lw->lw_armed, 0) == 0)
+		return 0;
+	atomic_store(&lw->lw_go, 1);
+	while (!atomic_load(&lw->lw_done))
+		usleep(100);
+	return 0;
+}
+
+START_TEST(second_pass_writes_what_was_dirtied_during_the_first)
+{
+	struct late_writer lw = {.lw_late = NULL};
+	struct inode *inode;
+	struct wf f;
+	pthread_t t;
+
+	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 2);
+	f.wrap = tell_late_writer;
+	f.wrap_arg = &lw;
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	lw.lw_late = wf_file(&f, 1);
+	wf_fill(inode, 1, 0, 5 * PAGE, PAGE);
+	pthread_create(&t, NULL, late_writer, &lw);
+	atomic_store(&lw.lw_armed, 1);
+	wf_sync(&f);
+	pthread_join(t, NULL);
+	ck_assert_uint_eq(counter_read(&f.wb->wb_stats.ws_sync_pages[1]), 3);
+	wf_assert_nothing_reserved(&f);
+	iput(lw.lw_late);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS("writeback/fsync", what_was_synced_survives_a_power_cut,
@@ -270,5 +330,6 @@ int main(void)
 			 fdatasync_leaves_times_alone_and_fsync_does_not,
 			 fsync_of_a_directory_commits, delayed_blocks_are_allocated_when_asked,
 			 sync_with_two_passes_leaves_the_second_nothing_to_commit,
-			 woken_flusher_does_not_stand_in_for_the_missing_pass);
+			 woken_flusher_does_not_stand_in_for_the_missing_pass,
+			 second_pass_writes_what_was_dirtied_during_the_first);
 }

@@ -234,6 +234,60 @@ START_TEST(truncate_waits_for_io_in_flight)
 }
 END_TEST
 
+/* ---- A cut between the size and the blocks ---- */
+
+static void *cut_thread(void *arg)
+{
+	ck_assert_int_eq(ext4_truncate_to(arg, 100), 0);
+	return NULL;
+}
+
+/*
+ * The size goes down in one transaction, the blocks go in later ones: it commits while the last block is being read, to zero its tail. What
+ * is on the device then is what a cut leaves.
+ */
+START_TEST(truncate_that_is_cut_is_finished_by_the_next_mount)
+{
+	struct inode *inode;
+	struct blkdev *after;
+	struct wf f;
+	pthread_t t;
+
+	wf_make(&f, "-t ext4 -b 1024", 32 * MIB, 1);
+	f.threads = true;
+	f.want_slow = true;
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	wf_fill(inode, 1, 0, 300000, 50000);
+	iput(inode);
+	wf_umount(&f);
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	slowdev_hold(f.dev, REQ_OP_READ, true);
+	pthread_create(&t, NULL, cut_thread, inode);
+	slowdev_wait_held(f.dev, 1);
+	while (i_size_read(inode) != 100)
+		usleep(1000);
+	ck_assert_int_eq(jbd2_journal_force_commit(f.sb->s_journal), 0);
+	after = testlib_clone(f.image);
+	slowdev_release_all(f.dev);
+	pthread_join(t, NULL);
+	iput(inode);
+	wf_close(&f);
+
+	f.image = after;
+	f.threads = false;
+	f.want_slow = false;
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	ck_assert_uint_eq(i_size_read(inode), 100);
+	ck_assert_uint_eq(atomic_load(&inode->i_blocks), 2);
+	wf_check(inode, 1, 0, 100);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS("writeback/truncate", truncate_down_and_up_gives_zeros,
@@ -241,5 +295,6 @@ int main(void)
 			 truncate_to_the_same_size_drops_blocks_past_the_end,
 			 size_in_a_hole_reaches_the_disk, size_beyond_the_format_is_refused,
 			 old_bytes_behind_the_end_never_appear,
-			 empty_file_is_cut_without_a_transaction, truncate_waits_for_io_in_flight);
+			 empty_file_is_cut_without_a_transaction, truncate_waits_for_io_in_flight,
+			 truncate_that_is_cut_is_finished_by_the_next_mount);
 }

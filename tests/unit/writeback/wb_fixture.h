@@ -20,6 +20,7 @@
 #include "ext4/super.h"
 #include "tests/lib/pattern.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/probe.h"
 #include "tests/lib/slowdev.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/testlib.h"
@@ -43,6 +44,9 @@ struct wf {
 	bool want_log; /* a log in memory below those: wf->log */
 	struct blkdev *log;
 	const char *filters; /* -o blk= */
+	/* Sees each request, on top of all (tests/lib/probe.h). */
+	int (*wrap)(void *arg, struct blkdev *bd, const struct bio *bio);
+	void *wrap_arg;
 	struct ext4_options opts;
 };
 
@@ -103,6 +107,8 @@ static inline void wf_mount(struct wf *f)
 	}
 	if (f->want_slow)
 		dev = slowdev_open(dev);
+	if (f->wrap != NULL)
+		dev = probe_open(dev, f->wrap, f->wrap_arg);
 	ck_assert(!IS_ERR(dev));
 	f->dev = dev;
 	f->opts.o_manual_commit = !f->threads;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#ifndef TESTS_UNIT_JOURNAL_PROBE_H
-#define TESTS_UNIT_JOURNAL_PROBE_H
+#ifndef TESTS_LIB_PROBE_H
+#define TESTS_LIB_PROBE_H
 /* A device that shows each request to the test before it is carried out, and may fail it. */
 
 #include <stdlib.h>
