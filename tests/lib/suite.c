@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * suite.c - one suite, one test case, one exit code: what every unit test program is.
+ * suite.c - one suite, one exit code: what every unit test program is.
  *
  * Invariants: (1) the exit code is 0 only if each test ran and passed.
  * Locking: none.
@@ -14,14 +14,17 @@
 int testlib_run_tests(const char *suite, const TTest *const *tests, size_t n)
 {
 	Suite *s = suite_create(suite);
-	TCase *tc = tcase_create(suite);
 	SRunner *runner;
 	int failed;
 
-	tcase_set_timeout(tc, TEST_TIMEOUT_S);
-	for (size_t i = 0; i < n; i++)
+	/* A case for each test, so that CK_RUN_CASE=NAME runs one. */
+	for (size_t i = 0; i < n; i++) {
+		TCase *tc = tcase_create(tests[i]->name);
+
+		tcase_set_timeout(tc, TEST_TIMEOUT_S);
 		tcase_add_test(tc, tests[i]);
-	suite_add_tcase(s, tc);
+		suite_add_tcase(s, tc);
+	}
 	runner = srunner_create(s);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Plants each fault of tests/mutants/*.patch in a copy of the sources and expects the suite to go red.
 #   run.sh BUILD-DIR [NAME...]
-# A patch begins with lines "Fault: what is wrong", "Targets: what to build" and "Caught-by: regular expression of ctest names".
+# A patch begins with lines "Fault: what is wrong", "Targets: what to build" and "Caught-by: regular expression of ctest names"; "Case: test" limits that to
+# one test case of the program, where the others take long.
 # A mutant that does not apply or does not build is a failure too: a fault that cannot be planted proves nothing.
 set -uo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -15,10 +16,17 @@ fi
 mkdir -p "$work/src"
 rsync -a --delete --exclude /build --exclude /.git "$top/" "$work/src/" || exit 1
 cd "$work/src" || exit 1
-cmake -G Ninja -S . -B "$work/build" -DCMAKE_BUILD_TYPE=Debug -DEXT4D_DEBUG=ON >"$work/cmake.log" 2>&1 ||
+[ -e "$work/build/build.ninja" ] || cmake -G Ninja -S . -B "$work/build" -DCMAKE_BUILD_TYPE=Debug -DEXT4D_DEBUG=ON >"$work/cmake.log" 2>&1 ||
 	{ cat "$work/cmake.log"; exit 1; }
 
 field() { sed -n "s/^$1: //p" "$top/tests/mutants/$2.patch" | head -n1; }
+
+passes() { # passes NAME: do its tests pass
+	local only
+	only=$(field Case "$1")
+	[ -z "$only" ] || local -x CK_RUN_CASE=$only
+	ctest --test-dir "$work/build" --no-tests=error --timeout 300 -R "$(field Caught-by "$1")"
+}
 
 survived=0 killed=0
 for name in "${names[@]}"; do
@@ -30,7 +38,7 @@ for name in "${names[@]}"; do
 	elif ! cmake --build "$work/build" -j "$(nproc)" --target "${targets[@]}" >"$work/out" 2>&1; then
 		echo "$name: does not build"; tail -n 20 "$work/out"
 		survived=$((survived + 1))
-	elif ctest --test-dir "$work/build" --no-tests=error --timeout 300 -R "$(field Caught-by "$name")" >"$work/out" 2>&1; then
+	elif passes "$name" >"$work/out" 2>&1; then
 		echo "$name: SURVIVED: $(field Fault "$name")"
 		survived=$((survived + 1))
 	elif ! grep -q 'tests failed out of' "$work/out" || grep -q 'Not Run' "$work/out"; then

@@ -776,11 +776,12 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("journal/commit");
-	TCase *tc = tcase_create("commit");
+	TCase *tc = tcase_create("commit"), *loops = tcase_create("loops");
 	SRunner *sr;
 	int failed;
 
 	tcase_set_timeout(tc, 60);
+	tcase_set_timeout(loops, 60);
 	tcase_add_test(tc, a_small_commit_is_one_write_a_flush_and_the_commit_block);
 	tcase_add_test(tc, an_external_log_has_both_devices_flushed);
 	tcase_add_test(tc, nobarrier_flushes_nothing);
@@ -791,18 +792,19 @@ int main(void)
 	tcase_add_test(tc, a_freed_block_leaves_the_checkpoint_list_with_the_commit_and_not_before);
 	tcase_add_test(tc, a_block_taken_again_in_the_same_transaction_cancels_its_revoke);
 	tcase_add_test(tc, a_forgotten_block_of_this_transaction_is_not_logged);
-	tcase_add_loop_test(tc, the_log_wraps_many_times, 0, FX_SHAPES);
+	tcase_add_loop_test(loops, the_log_wraps_many_times, 0, FX_SHAPES);
 	tcase_add_test(tc, version_1_is_replayed_and_upgraded);
 	tcase_add_test(tc, statistics_are_printed);
 	tcase_add_test(tc, events_follow_a_transaction);
-	tcase_add_loop_test(tc, an_io_error_aborts_and_nothing_more_is_written, 0, 6);
+	tcase_add_loop_test(loops, an_io_error_aborts_and_nothing_more_is_written, 0, 6);
 	tcase_add_test(tc, an_abort_with_an_open_handle_drops_its_changes);
 	tcase_add_test(tc, an_abort_may_come_under_any_lock);
 	tcase_add_test(tc, updates_can_be_locked_out);
 	tcase_add_test(tc, a_read_only_journal_writes_nothing);
 	suite_add_tcase(s, tc);
+	suite_add_tcase(s, loops);
 	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
+	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);
 	return failed == 0 ? 0 : 1;
