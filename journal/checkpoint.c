@@ -8,6 +8,8 @@
  * a newer checkpoint list or, if its block was freed, off all of them; whoever needs the space forces
  * that commit, the background thread just goes on later.
  *
+ * After a sync the checkpoint thread waits for a quiet second, and then empties the log.
+ *
  * The tail moves after a flush of the file system's device, and the superblock that says so is
  * durable before the blocks behind it are written again.
  *
@@ -24,6 +26,7 @@
 #include "util/assert.h"
 #include "util/err.h"
 #include "util/log.h"
+#include "util/time.h"
 
 #define CP_BATCH 256u
 
@@ -490,14 +493,71 @@ void jbd2_checkpoint_inline(journal_t *j)
 		checkpoint_in_background(j);
 }
 
+static void set_quiet_time_locked(journal_t *j)
+{
+	j->j_clean_ns = now_ns() + JBD2_QUIET_MS * NSEC_PER_MSEC;
+	j->j_clean_tid = j->j_done_sequence;
+}
+
+void jbd2_journal_clean_when_quiet(journal_t *j)
+{
+	if (!jbd2_has_log(j) || j->j_params.jp_manual_commit || !j->j_loaded)
+		return;
+	mutex_lock(&j->j_state_lock);
+	set_quiet_time_locked(j);
+	cond_broadcast(&j->j_wait_checkpoint);
+	mutex_unlock(&j->j_state_lock);
+}
+
+static bool is_quiet_locked(journal_t *j)
+{
+	transaction_t *t = j->j_running_transaction;
+
+	return !j->j_hold && j->j_committing_transaction == NULL &&
+	       j->j_done_sequence == j->j_clean_tid && (t == NULL || jbd2_is_idle(j, t));
+}
+
+/* The time has come. */
+static void empty_log_locked(journal_t *j)
+{
+	struct cp_goal goal = {.g_free = INT32_MAX};
+	int err;
+
+	if (j->j_flushed || !is_quiet_locked(j)) {
+		j->j_clean_ns = 0;
+		if (!j->j_flushed)
+			set_quiet_time_locked(j);
+		return;
+	}
+	j->j_clean_ns = 0;
+	mutex_unlock(&j->j_state_lock);
+	err = claim_and_run(j, &goal);
+	if (err == 0 && !jbd2_is_aborted(j))
+		err = jbd2_mark_empty(j);
+	/* -EAGAIN: others came. */
+	if (err != 0 && err != -EAGAIN && err != -ENOMEM)
+		jbd2_journal_abort(j, err);
+	mutex_lock(&j->j_state_lock);
+}
+
 void *jbd2_checkpoint_thread(void *arg)
 {
 	journal_t *j = arg;
 
 	mutex_lock(&j->j_state_lock);
 	while (!j->j_stop) {
-		if (!j->j_checkpoint_wanted) {
+		if (!j->j_checkpoint_wanted && j->j_clean_ns == 0) {
 			cond_wait(&j->j_wait_checkpoint, &j->j_state_lock);
+			continue;
+		}
+		if (!j->j_checkpoint_wanted) {
+			if (now_ns() < j->j_clean_ns)
+				cond_timedwait(&j->j_wait_checkpoint, &j->j_state_lock,
+					       j->j_clean_ns);
+			else if (jbd2_is_aborted(j))
+				j->j_clean_ns = 0;
+			else
+				empty_log_locked(j);
 			continue;
 		}
 		j->j_checkpoint_wanted = false;

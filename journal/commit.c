@@ -30,7 +30,6 @@
 #include "util/time.h"
 
 #define HOME_BATCH 256u
-#define NSEC_PER_MSEC UINT64_C(1000000)
 
 /* ---- Lock-down ---- */
 
@@ -531,8 +530,7 @@ void jbd2_commit_transaction_locked(journal_t *j)
 
 /* ---- The commit thread ---- */
 
-/* Nothing in it that anybody could wait for. */
-static bool is_idle(journal_t *j, transaction_t *t)
+bool jbd2_is_idle(journal_t *j, transaction_t *t)
 {
 	bool idle;
 
@@ -556,7 +554,7 @@ static bool commit_is_due_locked(journal_t *j)
 		return true;
 	if (now_ns() < t->t_expires_ns)
 		return false;
-	if (!is_idle(j, t))
+	if (!jbd2_is_idle(j, t))
 		return true;
 	t->t_expires_ns = now_ns() + j->j_commit_interval_ms * NSEC_PER_MSEC;
 	return false;
@@ -696,7 +694,7 @@ int jbd2_journal_force_commit(journal_t *j)
 	ASSERT(jbd2_current_handle() == NULL);
 	mutex_lock(&j->j_state_lock);
 	t = j->j_running_transaction;
-	if (t != NULL && !is_idle(j, t))
+	if (t != NULL && !jbd2_is_idle(j, t))
 		tid = t->t_tid;
 	else
 		tid = j->j_committing_transaction != NULL ? j->j_committing_transaction->t_tid

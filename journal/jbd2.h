@@ -275,6 +275,12 @@ bool jbd2_trans_will_send_data_barrier(journal_t *j, tid_t tid);
  * Commit, checkpoint all, empty log on disk (s_start 0). -EAGAIN if others went on writing all the while: lock updates out for certainty.
  */
 int jbd2_journal_flush(journal_t *j);
+/*
+ * After a sync: when JBD2_QUIET_MS have gone by without a commit, and nothing waits for one, the log is emptied in the background, so that a device
+ * that is taken away then needs no replay. Nothing is waited for.
+ */
+#define JBD2_QUIET_MS 1000u
+void jbd2_journal_clean_when_quiet(journal_t *j);
 /* Wait for all handles to end and let none start, until unlocked (freeze). No handle open. */
 void jbd2_journal_lock_updates(journal_t *j);
 void jbd2_journal_unlock_updates(journal_t *j);

@@ -155,6 +155,8 @@ struct fc_scan {
 
 /* ---- The journal ---- */
 
+#define NSEC_PER_MSEC UINT64_C(1000000)
+
 /* j_gate: number of open handles of the running transaction, and this bit while no new one may join it without j_state_lock. */
 #define GATE_CLOSED (UINT32_C(1) << 31)
 
@@ -220,6 +222,8 @@ struct jbd2_journal {
 	bool j_stop;		    /* [j_state_lock] threads end */
 	bool j_hold;		    /* [j_state_lock] no commit: see jbd2_journal_hold_commits() */
 	bool j_checkpoint_wanted;   /* [j_state_lock] */
+	uint64_t j_clean_ns;	    /* [j_state_lock] when to empty the log; 0: not asked for */
+	tid_t j_clean_tid;	    /* [j_state_lock] the newest commit when that time was set */
 	uint64_t j_average_commit_ns;  /* [j_state_lock] */
 	unsigned j_commit_interval_ms; /* [j_state_lock] */
 	unsigned j_min_batch_us;       /* [j_state_lock] */
@@ -380,6 +384,8 @@ void jbd2_checkpoint_inline(journal_t *j);
 void jbd2_checkpoint_drop(journal_t *j);
 /* Say on disk that the log is empty, if it is: 0; -EAGAIN if it is not. */
 int jbd2_mark_empty(journal_t *j);
+/* Nothing is in t that anybody could wait for. j_state_lock held. */
+bool jbd2_is_idle(journal_t *j, transaction_t *t);
 /* Write n copies home (no lock held): ascending distinct blocks. */
 int jbd2_write_home(journal_t *j, struct buffer_head **bhs, const uint8_t *const *data, unsigned n);
 

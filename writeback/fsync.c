@@ -199,6 +199,8 @@ int wb_sync_fs(struct super_block *sb, bool wait)
 		return 0;
 	seq = atomic_load(&wb->wb_write_seq);
 	err = jbd2_journal_force_commit(sb->s_journal);
+	if (err == 0)
+		jbd2_journal_clean_when_quiet(sb->s_journal);
 	return err != 0 ? err : flush_device(wb, seq);
 }
 

@@ -334,6 +334,51 @@ START_TEST(a_transaction_commits_when_its_time_is_over)
 }
 END_TEST
 
+/* Waits until s_start on the device is zero, or not; 20 s at most. */
+static bool log_becomes_empty(struct fixture *f, bool empty)
+{
+	for (unsigned i = 0; i < 20000; i++) {
+		if ((fx_sb_field(f, FX_SB(s_start)) == 0) == empty)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+START_TEST(the_log_is_empty_after_a_sync_and_a_quiet_second)
+{
+	static const struct fx_shape shape = {.fs_block_bytes = 1024};
+	struct work *w = malloc(sizeof(*w));
+	struct fixture *f = &w->w_f;
+	uint64_t start;
+
+	load(w, &shape);
+	f->f_params.jp_commit_interval_ms = 100000;
+	fx_load(f);
+	fx_write_one(f, FX_META, 1);
+	ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
+	ck_assert(log_becomes_empty(f, false));
+	start = now_ns();
+	jbd2_journal_clean_when_quiet(f->f_j);
+	usleep(500000);
+	/* Not quiet: the second begins anew. */
+	fx_write_one(f, FX_META, 2);
+	ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
+	ck_assert(log_becomes_empty(f, true));
+	ck_assert_uint_ge(now_ns() - start, 1500000000);
+	ck_assert(fx_disk_is(f, FX_META, 2));
+	/* Once only, and what comes then is logged as ever. */
+	fx_write_one(f, FX_META, 3);
+	ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
+	ck_assert(log_becomes_empty(f, false));
+	ck_assert(fx_disk_is(f, FX_META, 2));
+	ck_assert_int_eq(fx_unload(f), 0);
+	ck_assert(fx_disk_is(f, FX_META, 3));
+	fx_close(f);
+	free(w);
+}
+END_TEST
+
 static void *fsyncer(void *arg)
 {
 	struct work *w = arg;
@@ -553,6 +598,7 @@ int main(void)
 	tcase_add_loop_test(tc, eight_threads_on_the_smallest_log, 0, 2);
 	tcase_add_test(tc, a_frozen_journal_has_no_handle_and_an_empty_log);
 	tcase_add_test(tc, each_cut_of_a_threaded_run_has_whole_handles);
+	tcase_add_test(tc, the_log_is_empty_after_a_sync_and_a_quiet_second);
 	tcase_add_test(tc, a_transaction_commits_when_its_time_is_over);
 	tcase_add_test(tc, concurrent_fsyncs_share_commits);
 	tcase_add_test(tc, a_freed_block_is_not_given_back_while_it_is_being_written);
