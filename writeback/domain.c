@@ -22,6 +22,8 @@ static void init_locks(struct wb_domain *wb)
 	mutex_init(&wb->wb_frame_lock, LOCK_RANK_LEAF);
 	mutex_init(&wb->wb_lock, LOCK_RANK_WB);
 	mutex_init(&wb->wb_manual_lock, LOCK_RANK_LEAF);
+	mutex_init(&wb->wb_window_lock, LOCK_RANK_LEAF);
+	cond_init(&wb->wb_window_cond);
 	cond_init(&wb->wb_frame_cond);
 	cond_init(&wb->wb_cond);
 	cond_init(&wb->wb_done_cond);
@@ -43,6 +45,8 @@ static void free_domain(struct wb_domain *wb)
 	cond_destroy(&wb->wb_cond);
 	cond_destroy(&wb->wb_frame_cond);
 	mutex_destroy(&wb->wb_throttle_lock);
+	cond_destroy(&wb->wb_window_cond);
+	mutex_destroy(&wb->wb_window_lock);
 	mutex_destroy(&wb->wb_manual_lock);
 	mutex_destroy(&wb->wb_lock);
 	mutex_destroy(&wb->wb_frame_lock);

@@ -202,6 +202,7 @@ struct wb_stats {
 	counter_t ws_flusher_runs[6]; /* by wb_reason */
 	counter_t ws_flusher_inodes;
 	counter_t ws_requeued;
+	counter_t ws_window_waits; /* background writes that waited for the window */
 	/* throttle */
 	counter_t ws_balance_calls; /* balance_dirty_pages_ratelimited */
 	counter_t ws_balance_full;  /* those that looked at the counters */
@@ -287,6 +288,11 @@ struct wb_domain {
 	struct workqueue *wb_wq;		     /* [const after init] NULL in simulations */
 	struct mutex wb_manual_lock;		     /* LEAF */
 	STAILQ_HEAD(, address_space) wb_manual_work; /* [wb_manual_lock] */
+
+	/* background writes in flight */
+	struct mutex wb_window_lock; /* LEAF */
+	struct cond wb_window_cond;
+	uint64_t wb_window_bytes; /* [wb_window_lock] */
 
 	/* durability */
 	_Atomic uint64_t wb_write_seq;	 /* data requests completed */
@@ -473,6 +479,7 @@ struct wb_bio {
 	struct io_end *w_end;
 	struct wb_bio *w_next; /* ie_bios */
 	unsigned w_nr_pages;
+	bool w_in_window;
 	struct page **w_pages;
 	struct iovec w_iov[];
 };
@@ -480,8 +487,9 @@ struct wb_bio {
 struct io_submit {
 	struct address_space *is_mapping;
 	struct io_end *is_end;
-	bool is_sync;	   /* somebody waits */
-	bool is_in_handle; /* a handle is open: for statistics */
+	bool is_sync;		  /* somebody waits */
+	uint64_t is_window_bytes; /* 0: no limit of what is in flight */
+	bool is_in_handle;	  /* a handle is open: for statistics */
 	unsigned is_nr_pages, is_nr_iov;
 	uint64_t is_offset, is_len; /* bytes on the device */
 	uint64_t is_limit;	    /* where the request must end at the latest */
@@ -490,6 +498,8 @@ struct io_submit {
 };
 
 void io_submit_init(struct io_submit *io, struct address_space *as, bool sync);
+/* Background writes: submission waits while more than the window is in flight. */
+void io_submit_set_window(struct io_submit *io);
 /* The following pages belong to ie: what is queued for another one goes out first. */
 void io_submit_set_end(struct io_submit *io, struct io_end *ie);
 /*

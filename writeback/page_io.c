@@ -9,6 +9,9 @@
  * p_io of a page counts the requests it is part of, and the submitter while it adds blocks; the last one ends writeback. If something must follow the I/O (ie_defer)
  * requests wait in the io_end and are finished by the worker.
  *
+ * Background and periodic writes keep no more than a window in flight, so that a read finds a short queue: 2 MiB, or what the device writes in 5 ms. Whoever has somebody waiting
+ * for it (sync, frames, a writer of throttle=2009) does not stop there.
+ *
  * Invariants: (1) a page has PG_WRITEBACK from before its first block is added until p_io is 0. (2) The end of a request takes no page lock and starts no handle.
  * (3) as_written_seq is raised before writeback of the page ends: whoever waited for the page knows that a flush is due.
  * Locking: io_submit belongs to the caller. Completions take as_lock, wb_lru_lock and as_end_lock, one after the other.
@@ -19,12 +22,15 @@
 #include "writeback/internal.h"
 
 #define END_BATCH 64u
+#define WINDOW_BYTES_MIN (UINT64_C(2) << 20)
+#define WINDOW_DIVISOR 200u /* of a second: 5 ms */
 
 void io_submit_init(struct io_submit *io, struct address_space *as, bool sync)
 {
 	io->is_mapping = as;
 	io->is_end = NULL;
 	io->is_sync = sync;
+	io->is_window_bytes = 0;
 	io->is_in_handle = false;
 	io->is_nr_pages = 0;
 	io->is_nr_iov = 0;
@@ -36,6 +42,38 @@ void io_submit_set_end(struct io_submit *io, struct io_end *ie)
 	if (io->is_end != ie)
 		io_submit_flush(io);
 	io->is_end = ie;
+}
+
+/* ---- The window ---- */
+
+void io_submit_set_window(struct io_submit *io)
+{
+	struct wb_domain *wb = io->is_mapping->as_wb;
+	uint64_t bytes = (wb_avg_bandwidth(wb) << PAGE_SHIFT) / WINDOW_DIVISOR;
+
+	io->is_window_bytes = bytes > WINDOW_BYTES_MIN ? bytes : WINDOW_BYTES_MIN;
+}
+
+static void window_enter(struct wb_domain *wb, struct wb_bio *w, uint64_t window)
+{
+	uint64_t len = w->w_bio.bi_len_bytes;
+
+	mutex_lock(&wb->wb_window_lock);
+	if (wb->wb_window_bytes + len > window)
+		counter_inc(&wb->wb_stats.ws_window_waits);
+	while (wb->wb_window_bytes > 0 && wb->wb_window_bytes + len > window)
+		cond_wait(&wb->wb_window_cond, &wb->wb_window_lock);
+	wb->wb_window_bytes += len;
+	mutex_unlock(&wb->wb_window_lock);
+	w->w_in_window = true;
+}
+
+static void window_leave(struct wb_domain *wb, const struct wb_bio *w)
+{
+	mutex_lock(&wb->wb_window_lock);
+	wb->wb_window_bytes -= w->w_bio.bi_len_bytes;
+	cond_signal(&wb->wb_window_cond);
+	mutex_unlock(&wb->wb_window_lock);
 }
 
 /* ---- Completion ---- */
@@ -78,6 +116,8 @@ static void write_end_io(struct bio *bio)
 	int none = 0;
 
 	mapping_note_written(as);
+	if (w->w_in_window)
+		window_leave(as->as_wb, w);
 	if (bio->bi_status != 0) {
 		counter_inc(&as->as_wb->wb_stats.ws_io_errors);
 		atomic_compare_exchange_strong(&ie->ie_error, &none, bio->bi_status);
@@ -149,6 +189,7 @@ static struct wb_bio *make_bio(struct io_submit *io)
 	memcpy(w->w_pages, io->is_pages, io->is_nr_pages * sizeof(void *));
 	w->w_nr_pages = io->is_nr_pages;
 	w->w_end = io->is_end;
+	w->w_in_window = false;
 	w->w_bio.bi_op = REQ_OP_WRITE;
 	w->w_bio.bi_flags = io->is_sync ? REQ_SYNC : 0;
 	w->w_bio.bi_offset_bytes = io->is_offset;
@@ -185,6 +226,8 @@ void io_submit_flush(struct io_submit *io)
 		fail_pages(io);
 	} else {
 		io_end_get(io->is_end);
+		if (io->is_window_bytes > 0)
+			window_enter(io->is_mapping->as_wb, w, io->is_window_bytes);
 		blk_submit_one(io->is_mapping->as_host->i_sb->s_dev, &w->w_bio);
 	}
 	io->is_nr_pages = 0;

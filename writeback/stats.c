@@ -51,6 +51,7 @@ static const struct named_counter counters[] = {
 	C(fsync_flushes),
 	C(flusher_inodes),
 	C(requeued),
+	C(window_waits),
 	C(balance_calls),
 	C(balance_full),
 	C(global_reads),

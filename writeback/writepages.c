@@ -424,6 +424,8 @@ static struct mpage_da_data *mpd_alloc(struct address_space *as, struct writebac
 	/* The arrays at the end need no clearing. */
 	memset(mpd, 0, offsetof(struct mpage_da_data, mp_io));
 	io_submit_init(&mpd->mp_io, as, wbc->sync_mode == WB_SYNC_ALL);
+	if ((wbc->for_background || wbc->for_kupdate) && !as->as_wb->wb_manual)
+		io_submit_set_window(&mpd->mp_io);
 	mpd->mp_mapping = as;
 	mpd->mp_wbc = wbc;
 	mpd->mp_premap = wb_tun(as->as_wb, TUN_PREMAP_PASS) != 0;

@@ -44,6 +44,8 @@ struct wf {
 	bool want_log; /* a log in memory below those: wf->log */
 	struct blkdev *log;
 	const char *filters; /* -o blk= */
+	/* What a test puts between image and filters. */
+	struct blkdev *(*stack)(struct blkdev *bd);
 	/* Sees each request, on top of all (tests/lib/probe.h). */
 	int (*wrap)(void *arg, struct blkdev *bd, const struct bio *bio);
 	void *wrap_arg;
@@ -94,6 +96,8 @@ static inline void wf_mount(struct wf *f)
 	struct blkdev *dev = mem_open(f->image->bd_size_bytes, 512, mem_data(f->image));
 
 	ck_assert(!IS_ERR(dev));
+	if (f->stack != NULL)
+		dev = f->stack(dev);
 	if (f->filters != NULL)
 		dev = blk_stack_filters(dev, f->filters);
 	if (f->want_log) {
