@@ -23,3 +23,38 @@ rss=$(awk '/^VmRSS/ { print $2 }' "/proc/$pid/status")
 [ "$rss" -le $(((64 + 64) * 1024)) ] || fail "resident memory is $rss KiB with cache=64M"
 stop
 check "$T/img"
+
+# unmounting writes what is dirty and little else, whatever was read and written before
+log_bytes() { # log_bytes LOG MARK: bytes written in all, and after the mark
+	python3 - "$1" "$2" <<'PY'
+import struct, sys
+f = open(sys.argv[1], "rb")
+n = struct.unpack("<QQQ", f.read(24))[2]
+pos, total, after, seen = 512, 0, 0, False
+for _ in range(n):
+    f.seek(pos)
+    sector, nr, flags, length = struct.unpack("<QQQQ", f.read(32))
+    pos += 512
+    if flags & 8:
+        seen |= f.read(length).decode() == sys.argv[2]
+    elif not flags & 4:
+        pos += nr * 512
+        total += nr * 512
+        after += nr * 512 * seen
+print(total, after)
+PY
+}
+mkimage "$T/img" 256M
+for dirty in 0 8; do
+	start "$T/img" -o "blk=log:$T/log,cache=128M,commit=300,dirty_writeback_centisecs=0"
+	dd if=/dev/zero of="$MNT/a" bs=1M count=60 status=none
+	sync -f "$MNT"
+	cat "$MNT/a" >/dev/null
+	dd if=/dev/zero of="$MNT/late$dirty" bs=1M count="$dirty" status=none
+	echo unmounting >"$MNT/.ext4d/mark"
+	stop
+	read -r total after < <(log_bytes "$T/log" unmounting)
+	[ "$total" -ge $((60 << 20)) ] || fail "the log shows only $total bytes"
+	[ "$after" -le $(((dirty + 2) << 20)) ] || fail "$dirty MiB dirty, $after bytes written by the unmount"
+	check "$T/img"
+done

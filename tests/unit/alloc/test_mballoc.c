@@ -283,6 +283,48 @@ START_TEST(two_files_written_in_turns_do_not_interleave_in_small_pieces)
 }
 END_TEST
 
+/* Erase blocks of a card, of 4 MiB: what an unpacked archive of 32 MiB touches on a file system that has holes everywhere. */
+START_TEST(many_small_files_touch_few_regions)
+{
+	enum { FILES = 256, BLOCKS = 32, REGION_BLOCKS = 1024 };
+	bool touched[64 * 1024 / REGION_BLOCKS] = {false};
+	unsigned regions = 0;
+	struct inode *filler;
+	struct fix f;
+
+	fix_open(&f, "-t ext4 -b 4096", 256 * MIB, FILES + 1);
+	fix_mount(&f);
+	filler = fix_file(&f, FILES);
+	for (ext4_lblk_t lblk = 0; lblk < 16384; lblk += 1024)
+		ck_assert_int_eq(fix_write(&f, filler, lblk, 1024, 0), 0);
+	for (ext4_lblk_t lblk = 0; lblk < 16384; lblk += 64) {
+		handle_t *handle = fix_start(&f);
+
+		ck_assert_int_eq(ext4_remove_space(handle, filler, lblk, lblk + 15), 0);
+		fix_stop(handle);
+	}
+	fix_commit(&f);
+	for (unsigned i = 0; i < FILES; i++) {
+		struct inode *inode = fix_file(&f, i);
+
+		ck_assert_int_eq(fix_write(&f, inode, 0, BLOCKS, 0), 0);
+		for (ext4_lblk_t lblk = 0; lblk < BLOCKS; lblk++) {
+			struct ext4_map_blocks map = {.m_lblk = lblk, .m_len = 1};
+
+			ck_assert_int_eq(ext4_map_blocks(NULL, inode, &map, 0), 1);
+			touched[map.m_pblk / REGION_BLOCKS] = true;
+		}
+		iput(inode);
+	}
+	for (unsigned i = 0; i < 64; i++)
+		regions += touched[i];
+	/* 8 would hold all of it. */
+	ck_assert_uint_le(regions, 16);
+	iput(filler);
+	fix_close(&f);
+}
+END_TEST
+
 START_TEST(a_file_written_in_order_ends_in_a_few_runs)
 {
 	struct inode *inode;
@@ -650,7 +692,7 @@ int main(void)
 		freed_blocks_are_reusable_after_the_commit_and_not_before,
 		unused_blocks_are_reusable_at_once,
 		two_files_written_in_turns_do_not_interleave_in_small_pieces,
-		a_file_written_in_order_ends_in_a_few_runs,
+		many_small_files_touch_few_regions, a_file_written_in_order_ends_in_a_few_runs,
 		a_file_written_backwards_ends_in_a_few_runs,
 		effort_on_a_fragmented_file_system_is_bounded_with_and_without_stripe,
 		a_request_of_a_stripe_begins_on_a_stripe_boundary, hints_spare_the_full_groups,
