@@ -41,6 +41,7 @@ def parse(argv):
     p.add_argument("--over-partitions", action="store_true", help="destroy a device that has a partition table")
     args = p.parse_args(argv)
     args.mode = args.mode or "default"
+    args.rounds_given = args.rounds is not None
     args.rounds = args.rounds or ROUNDS[args.mode]
     if not args.device and not args.emulate:
         args.emulate = "fit"

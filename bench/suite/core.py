@@ -19,6 +19,7 @@ from suite.shell import StepFailed, Stopped
 
 PEER_FACTOR = 10
 PEER_LEAST_S = 3.0
+BUDGET_S = {"smoke": 100, "quick": 560}  # on a slow machine there are fewer rounds; the other modes take what they need
 
 
 class Skip(Exception):
@@ -317,10 +318,27 @@ class Suite:
             planned.append((experiment, steps))
         return planned
 
+    def within_budget(self, experiment, steps):
+        """Fewer rounds if time gets short; what users run is left out if there is none left."""
+        budget = BUDGET_S.get(self.mode)
+        if not budget or not steps or self.args.rounds_given:
+            return steps
+        remaining, left = budget - self.progress.elapsed(), self.progress.left()
+        rounds = self.rounds if left <= remaining else max(int(self.rounds * remaining / left), 1)
+        if remaining <= 0 and not experiment.seed:
+            rounds = 0
+            experiment.record.skip(f"no time left: --{self.mode} ends after {budget} s")
+        keep = [s for s in steps if s[1] <= rounds]
+        self.progress.drop(len(keep), len(steps) - len(keep))
+        if rounds < self.rounds:
+            self.note(f"the machine is slow: fewer rounds than {self.rounds} in some experiments, to keep to {budget} s")
+        return keep
+
     def run(self, experiments, on_end):
         for experiment, steps in self.plan(experiments):
             self.record.experiments.append(experiment.record)
             begin = time.monotonic()
+            steps = self.within_budget(experiment, steps)
             try:
                 for variant, round_ in steps:
                     self.one_step(experiment, variant, round_)

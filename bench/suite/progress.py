@@ -47,6 +47,10 @@ class Progress:
         self.took.setdefault(kind, []).append(seconds)
         self.done += 1
 
+    def drop(self, first, count):
+        """Steps that will not be done: `count` of them, `first` steps from now on."""
+        del self.planned[self.done + first:self.done + first + count]
+
     def clear(self):
         if self.tty and self.shown:
             sys.stdout.write("\r\033[K")

@@ -15,8 +15,8 @@ class Budget(Experiment):
     seed = {"text": "board with two A15 cores, 2 GB, SATA SSD; dd of 4 GiB in 8 KiB blocks",
             "rows": [{"label": "dd 8 KiB", "unit": "MB/s", "old": 157, "new": 174}]}
     fits = "sata2"
-    guess = {"smoke": 2, "quick": 6, "default": 14, "full": 60}
-    MIBS = {"smoke": 48, "quick": 384, "default": 1024, "full": 4096}
+    guess = {"smoke": 2, "quick": 3.5, "default": 14, "full": 60}
+    MIBS = {"smoke": 48, "quick": 256, "default": 1024, "full": 4096}
 
     def setup(self):
         mib = self.size(self.MIBS)

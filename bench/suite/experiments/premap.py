@@ -24,7 +24,7 @@ class Premap(Experiment):
     guess = {"smoke": 7, "quick": 25, "default": 50, "full": 150}
     MEMORY_MIB = {"smoke": 24, "quick": 192, "default": 256, "full": 512}
     SECONDS = {"smoke": 2, "quick": 40, "default": 60, "full": 300}
-    FAST_SECONDS = {"smoke": 2, "quick": 6, "default": 20, "full": 120}  # a device on which nothing is slow
+    FAST_SECONDS = {"smoke": 2, "quick": 3, "default": 20, "full": 120}  # a device on which nothing is slow
 
     def setup(self):
         if not os.access(self.suite.program("pgioperf"), os.X_OK):

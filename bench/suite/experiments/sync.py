@@ -27,7 +27,7 @@ class SyncPasses(Experiment):
     def setup(self):
         if not os.access(self.suite.program("synctest"), os.X_OK):
             raise Skip("bench_synctest is not built")
-        self.max = self.size(self.MAX)
+        self.max = self.size(self.MAX) if self.emulation != "ram" or self.suite.mode != "quick" else 8192
         while self.max > 512 and self.max * self.INODE > self.suite.device.size * 8 // 10:
             self.max //= 2
         if self.max * self.INODE > self.suite.device.size * 8 // 10:

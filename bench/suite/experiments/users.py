@@ -19,7 +19,7 @@ MIB = 1 << 20
 class Users(Experiment):
     """One variant of ext4d, as it is by default, and the peers."""
     fits = "ram"
-    guess = {"smoke": 2, "quick": 6, "default": 15, "full": 60}
+    guess = {"smoke": 1.5, "quick": 3.5, "default": 15, "full": 60}
     tool = None
     limits = ()
 
@@ -46,7 +46,7 @@ class Dd(Users):
     name, title = "dd", "dd"
     about = "Sequential writes and reads with dd in the ways that people try first."
     limits = ("raw", "null")
-    MIBS = {"smoke": 16, "quick": 128, "default": 512, "full": 2048}
+    MIBS = {"smoke": 16, "quick": 96, "default": 512, "full": 2048}
 
     def prepare(self):
         self.mib_ = self.mib(self.MIBS, 0.15)
@@ -81,7 +81,7 @@ class Fio(Users):
     name, title = "fio", "fio"
     about = "Random and mixed loads, buffered, mapped and direct."
     tool = "fio"
-    SECONDS = {"smoke": 1, "quick": 3, "default": 8, "full": 30}
+    SECONDS = {"smoke": 1, "quick": 1, "default": 8, "full": 30}
     MIBS = {"smoke": 16, "quick": 128, "default": 256, "full": 1024}
     JOBS = (
         ("randwrite_4k", "randwrite 4k, buffered", ["--rw=randwrite", "--bs=4k", "--ioengine=psync", "--end_fsync=1"]),
@@ -118,7 +118,7 @@ class Tree(Users):
     name, title = "tar", "small files"
     about = "A tree of small files: unpacked, copied by git, walked, removed; and empty files made in one directory."
     limits = ("null",)
-    FILES = {"smoke": 300, "quick": 3000, "default": 10000, "full": 40000}
+    FILES = {"smoke": 300, "quick": 2000, "default": 10000, "full": 40000}
 
     def prepare(self):
         n = self.size(self.FILES)
@@ -206,7 +206,7 @@ class Dbench(Users):
     name, title = "dbench", "dbench"
     about = "The file server load of dbench."
     tool = "dbench"
-    SECONDS = {"smoke": 2, "quick": 6, "default": 15, "full": 60}
+    SECONDS = {"smoke": 1, "quick": 2, "default": 15, "full": 60}
 
     def prepare(self):
         self.record.head["workload"] = f"dbench -t {self.size(self.SECONDS)}, 1 and 4 clients"
@@ -258,7 +258,7 @@ class FsyncBeside(Users):
     name, title = "fsync", "fsync beside a stream"
     about = "One process writes 4 KiB and calls fsync again and again while another one streams: how long do the fsyncs take?"
     fits = "sata3"
-    SECONDS = {"smoke": 2, "quick": 6, "default": 15, "full": 60}
+    SECONDS = {"smoke": 1, "quick": 3, "default": 15, "full": 60}
 
     def prepare(self):
         self.curves = {}
@@ -308,14 +308,14 @@ class Bonnie(Users):
     about = "Block write, rewrite, read and seeks; creation and removal of files."
     tool = "bonnie++"
     guess = {"smoke": 6, "quick": 12, "default": 40, "full": 180}
-    MIBS = {"smoke": 32, "quick": 192, "default": 512, "full": 4096}
+    MIBS = {"smoke": 32, "quick": 128, "default": 512, "full": 4096}
     # Fields of the last line (format 2.00): what, unit, index.
     FIELDS = (("block_write", "block write", "MB/s", 11), ("rewrite", "rewrite", "MB/s", 13), ("block_read", "block read", "MB/s", 17),
               ("seeks", "seeks", "/s", 19))
 
     def prepare(self):
         self.mib_ = self.mib(self.MIBS, 0.4)
-        files = 1 if self.suite.mode == "smoke" else 16
+        files = {"smoke": 1, "quick": 2}.get(self.suite.mode, 16)
         self.cmd = ["bonnie++", "-d", self.suite.mnt, "-s", f"{self.mib_}m:8k", "-r", str(self.mib_ // 2), "-n", str(files), "-f", "-u", "root", "-q"]
         self.record.head["workload"] = " ".join(self.cmd[3:])
 
