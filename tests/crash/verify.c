@@ -115,14 +115,16 @@ static int describe(struct inode *inode, struct found *f)
 
 void tree_hash(struct tree *t, const struct found *f)
 {
-	uint32_t words[6] = {f->f_id,	 f->f_dir,	     f->f_nlink, (uint32_t)f->f_size,
-			     f->f_xattr, (uint32_t)f->f_kind};
+	uint32_t words[5] = {f->f_id, f->f_dir, f->f_nlink, (uint32_t)f->f_size,
+			     (uint32_t)f->f_kind};
 	uint32_t h = crc32c(0x1234, words, sizeof(words));
 
 	h = crc32c(h, f->f_name, strlen(f->f_name));
 	if (f->f_kind == OK_FILE)
 		h = crc32c(h, f->f_data, f->f_size);
 	/* a sum: the order of a directory does not matter */
+	t->t_hash_no_xattr += (uint64_t)h * 0x9e3779b97f4a7c15u;
+	h = crc32c(h, &f->f_xattr, sizeof(f->f_xattr));
 	t->t_hash += (uint64_t)h * 0x9e3779b97f4a7c15u;
 }
 
@@ -256,8 +258,8 @@ bool verify_transfer(const char *path, uint8_t *image, uint64_t size, bool out)
 	return done == size;
 }
 
-int verify_fsck(uint8_t *image, uint64_t size, const char *args, int max_rc, bool write_back,
-		FILE *out)
+int verify_command(uint8_t *image, uint64_t size, const char *args, int max_rc, bool write_back,
+		   FILE *out)
 {
 	char path[64], command[256], line[512];
 	FILE *pipe;
@@ -269,7 +271,7 @@ int verify_fsck(uint8_t *image, uint64_t size, const char *args, int max_rc, boo
 		unlink(path);
 		return 8;
 	}
-	snprintf(command, sizeof(command), "exec e2fsck %s %s 2>&1", args, path);
+	snprintf(command, sizeof(command), "exec %s %s 2>&1", args, path);
 	pipe = popen(command, "r");
 	ASSERT(pipe);
 	char text[8192] = "";
@@ -282,7 +284,7 @@ int verify_fsck(uint8_t *image, uint64_t size, const char *args, int max_rc, boo
 	rc = pclose(pipe);
 	rc = WIFEXITED(rc) ? WEXITSTATUS(rc) : 8;
 	if (rc > max_rc)
-		fprintf(out, "e2fsck %s: %d\n%s", args, rc, text);
+		fprintf(out, "%s: %d\n%s", args, rc, text);
 	if (write_back && !verify_transfer(path, image, size, false))
 		rc = 8;
 	unlink(path);

@@ -13,6 +13,7 @@ struct tree {
 	struct found *t_found;
 	unsigned t_nr, t_room;
 	uint64_t t_hash; /* of everything found */
+	uint64_t t_hash_no_xattr;
 };
 
 /*
@@ -24,9 +25,9 @@ void tree_free(struct tree *t);
  * The same through a mount of the kernel on `dir`, by a loop device; the image takes over the changes.
  */
 int verify_kernel(uint8_t *image, uint64_t size, const char *dir, struct tree *t, FILE *out);
-/* `e2fsck ARGS` on the image: the exit code; its output goes to `out` if that is over max_rc. With write_back the image takes over the changes. */
-int verify_fsck(uint8_t *image, uint64_t size, const char *args, int max_rc, bool write_back,
-		FILE *out);
+/* `ARGS FILE` with the image in the file: the exit code; its output goes to `out` if that is over max_rc. With write_back the image takes over the changes. */
+int verify_command(uint8_t *image, uint64_t size, const char *args, int max_rc, bool write_back,
+		   FILE *out);
 
 /* ---- Shared by both ways to read a tree ---- */
 
