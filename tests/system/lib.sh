@@ -62,7 +62,7 @@ kernel_mount() {
 	mount -o "loop,${3:-rw}" -t ext4 "$1" "$2" || fail "the kernel does not mount $1"
 }
 
-# tree_sum DIR: one checksum over names, types, modes, owners, sizes, link counts, link targets, times, contents, xattrs and ACLs
+# tree_sum DIR [no-folder-times]: one checksum over names, types, modes, owners, sizes, link counts, link targets, times, contents, xattrs and ACLs
 tree_sum() {
-	python3 "$(dirname "${BASH_SOURCE[0]}")/tree_sum.py" "$1"
+	python3 "$(dirname "${BASH_SOURCE[0]}")/tree_sum.py" "$@"
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Prints one line for each file below a folder (and a checksum of all lines): what two readers of the same tree must agree on."""
+"""tree_sum.py FOLDER [verbose] [no-folder-times]: one line for each file below a folder (if verbose) and a checksum of all lines: what two readers of the same tree must agree on.
+The times of folders can be left out: fast commits do not have them."""
 import hashlib
 import os
 import stat
@@ -9,7 +10,9 @@ import sys
 
 def describe(path):
     st = os.lstat(path)
-    parts = [oct(st.st_mode), str(st.st_uid), str(st.st_gid), str(st.st_nlink), str(st.st_mtime_ns)]
+    parts = [oct(st.st_mode), str(st.st_uid), str(st.st_gid), str(st.st_nlink)]
+    if not stat.S_ISDIR(st.st_mode) or "no-folder-times" not in sys.argv:
+        parts.append(str(st.st_mtime_ns))
     if stat.S_ISREG(st.st_mode):
         digest = hashlib.sha256()
         with open(path, "rb", buffering=0) as f:
@@ -31,7 +34,7 @@ def describe(path):
 
 def main():
     root = os.fsencode(sys.argv[1])
-    verbose = len(sys.argv) > 2
+    verbose = "verbose" in sys.argv
     lines = []
     for folder, dirs, files in os.walk(root):
         dirs.sort()
