@@ -31,6 +31,7 @@
 #include "util/err.h"
 
 #define BH_FORGOTTEN (1 << 30)
+#define HEADROOM_PART 64u
 #define EVICT_LOOKS 64u
 #define BLOCK_BYTES_MIN 512u
 #define BLOCK_BYTES_MAX 65536u
@@ -189,9 +190,10 @@ static void free_buffer(struct buffer_head *bh)
 
 /* ---- Eviction ---- */
 
+/* Room is kept for what comes between two looks: a new buffer of each thread, and copies of the journal. */
 static bool over_limit(struct bh_cache *c)
 {
-	return bh_cache_bytes(c) > c->c_limit_bytes;
+	return bh_cache_bytes(c) > c->c_limit_bytes - c->c_limit_bytes / HEADROOM_PART;
 }
 
 static bool evictable_locked(struct buffer_head *bh)

@@ -5,6 +5,7 @@
  * Blocks hold counters. A handle adds 1 to two of them; the sum over all blocks is therefore even
  * after every commit, whatever else is under way, and in the end each block has what was added.
  */
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -587,6 +588,88 @@ START_TEST(what_the_journal_holds_is_bounded)
 }
 END_TEST
 
+#define STORM_THREADS 4u
+#define STORM_HANDLES 600u
+#define STORM_BLOCKS 20000u
+#define STORM_HOT 400u /* of which are changed again and again, while they are committed */
+#define STORM_CACHE (8u << 20)
+
+static _Atomic uint64_t storm_most;
+
+static void note_most(struct fixture *f)
+{
+	uint64_t now = bh_cache_bytes(f->f_cache);
+	uint64_t most = atomic_load(&storm_most);
+
+	while (now > most && !atomic_compare_exchange_weak(&storm_most, &most, now))
+		;
+}
+
+static void *storm(void *arg)
+{
+	struct work *w = arg;
+	struct fixture *f = &w->w_f;
+	struct prng p;
+
+	prng_seed(&p, 500 + atomic_fetch_add(&w->w_next, 1));
+	for (unsigned i = 0; i < STORM_HANDLES; i++) {
+		handle_t *h = fx_start(f, 24);
+		tid_t tid = jbd2_handle_tid(h);
+
+		for (unsigned k = 0; k < 24; k++) {
+			uint64_t below = k % 3 == 0 ? STORM_HOT : STORM_BLOCKS;
+
+			fx_write(f, h, FX_META + prng_below(&p, below), i + 1);
+		}
+		note_most(f);
+		ck_assert_int_eq(jbd2_journal_stop(h), 0);
+		if (w->w_syncs && i % 16 == 15)
+			(void)jbd2_log_start_commit(f->f_j, tid);
+	}
+	return NULL;
+}
+
+/*
+ * A log of 1 GiB never has to be emptied for its own sake. Four threads, with commits all the time, so that copies are made, or with none but those that a full transaction forces.
+ */
+START_TEST(a_storm_stays_within_the_cache_whatever_the_log_could_take)
+{
+	static const struct fx_shape shape = {
+		.fs_block_bytes = 1024, .fs_log_blocks = 1 << 20, .fs_external = true};
+	struct work *w = malloc(sizeof(*w));
+	struct fixture *f = &w->w_f;
+	pthread_t thread[STORM_THREADS];
+
+	load(w, &shape);
+	f->f_cache = bh_cache_create(f->f_dev, 1024, STORM_CACHE);
+	f->f_params.jp_cache = f->f_cache;
+	f->f_j = jbd2_journal_init(&f->f_params);
+	ck_assert(!IS_ERR(f->f_j));
+	ck_assert_int_eq(jbd2_journal_load(f->f_j), 0);
+	w->w_syncs = _i == 0;
+	atomic_store(&storm_most, 0);
+	for (unsigned i = 0; i < STORM_THREADS; i++)
+		ck_assert_int_eq(pthread_create(&thread[i], NULL, storm, w), 0);
+	for (unsigned i = 0; i < STORM_THREADS; i++)
+		pthread_join(thread[i], NULL);
+	printf("%" PRIu64 " of %u bytes, %" PRIu64 " copies, %" PRIu64 " forced\n",
+	       atomic_load(&storm_most), STORM_CACHE, counter_read(&jbd2_stats(f->f_j)->js_copies),
+	       counter_read(&jbd2_stats(f->f_j)->js_forced_by_space));
+	ck_assert_uint_le(atomic_load(&storm_most), STORM_CACHE);
+	/* It was a storm: more than the cache holds went through it. */
+	ck_assert_uint_gt(counter_read(&jbd2_stats(f->f_j)->js_blocks_logged) * 1024,
+			  2 * STORM_CACHE);
+	if (w->w_syncs)
+		ck_assert_uint_gt(counter_read(&jbd2_stats(f->f_j)->js_copies), 0);
+	else
+		ck_assert_uint_gt(counter_read(&jbd2_stats(f->f_j)->js_checkpoint_blocks), 0);
+	ck_assert_int_eq(fx_unload(f), 0);
+	ck_assert_int_eq(f->f_aborts, 0);
+	fx_close(f);
+	free(w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("journal/threads");
@@ -604,6 +687,7 @@ int main(void)
 	tcase_add_test(tc, a_freed_block_is_not_given_back_while_it_is_being_written);
 	tcase_add_test(tc, a_block_taken_after_its_collection_is_left_alone);
 	tcase_add_loop_test(tc, what_the_journal_holds_is_bounded, 0, 2);
+	tcase_add_loop_test(tc, a_storm_stays_within_the_cache_whatever_the_log_could_take, 0, 2);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);
