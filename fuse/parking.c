@@ -87,7 +87,7 @@ static void wake(struct wb_throttle_ticket *t, int err)
 	struct parked_write *pw = (struct parked_write *)t;
 	struct parking *pk = pw->pw_front->f_parking;
 
-	hist_add(&pk->pk_time_ns, now_ns() - pw->pw_start_ns);
+	hist_add(&pk->pk_time_ns, stat_ns() - pw->pw_start_ns);
 	answer(pw, err);
 	if (finish(pk, pw))
 		free(pw);

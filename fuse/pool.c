@@ -252,7 +252,7 @@ static void *worker_main(void *arg)
 				log_err("reading requests: %s", strerror((int)-n));
 			break;
 		}
-		rq->rq_start_ns = now_ns();
+		rq->rq_start_ns = stat_ns();
 		rq->rq_bytes = (size_t)n;
 		pp->pp_serve(pp->pp_arg, rq);
 	}

@@ -298,7 +298,7 @@ static void serve_one(struct front *f, struct request *rq)
 	else if (!has_no_answer(rq->rq_opcode))
 		raw_reply(f, rq->rq_unique, rq->rq_opcode == FUSE_DESTROY ? 0 : -ENODEV);
 	if (rq->rq_opcode < PROTO_OPCODES)
-		hist_add(&f->f_ops[rq->rq_opcode].op_latency_ns, now_ns() - rq->rq_start_ns);
+		hist_add(&f->f_ops[rq->rq_opcode].op_latency_ns, stat_ns() - rq->rq_start_ns);
 	leave(f);
 	current_request = NULL;
 }

@@ -73,7 +73,7 @@ void trace_pipe_read(fuse_req_t req, size_t size, bool nonblock)
 	int n = wait_for_events(front_of(req), buf, size, nonblock);
 
 	/* The time that it waited says nothing of reads. */
-	rq->rq_start_ns = now_ns();
+	rq->rq_start_ns = stat_ns();
 	if (n < 0)
 		front_reply_err(req, n);
 	else

@@ -280,7 +280,7 @@ static int write_log(journal_t *j, transaction_t *t)
 	bool async = j->j_params.jp_async_commit;
 	struct journal_head *jh = TAILQ_FIRST(&t->t_lists[JH_METADATA]);
 	uint32_t crc32 = ~UINT32_C(0);
-	uint64_t start_ns = now_ns();
+	uint64_t start_ns = stat_ns();
 	struct log_writer *lw;
 	int err;
 
@@ -306,7 +306,7 @@ static int write_log(journal_t *j, transaction_t *t)
 	if (err == 0 && !async)
 		err = write_commit_block(j, t, crc32);
 	counter_add(&j->j_stats.js_blocks_logged, t->t_nr_buffers);
-	hist_add(&j->j_stats.js_log_ns, now_ns() - start_ns);
+	hist_add(&j->j_stats.js_log_ns, stat_ns() - start_ns);
 	return err;
 }
 

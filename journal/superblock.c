@@ -243,13 +243,13 @@ void jbd2_sb_choose_features(journal_t *j)
 
 int jbd2_flush_fs_dev(journal_t *j)
 {
-	uint64_t start_ns = now_ns();
+	uint64_t start_ns = stat_ns();
 	int err;
 
 	if (!j->j_params.jp_barrier)
 		return 0;
 	err = blk_flush(j->j_fs_dev);
-	hist_add(&j->j_stats.js_flush_ns, now_ns() - start_ns);
+	hist_add(&j->j_stats.js_flush_ns, stat_ns() - start_ns);
 	return err;
 }
 

@@ -194,12 +194,12 @@ static enum join try_join(journal_t *j, transaction_t *t, const struct demand *d
 
 static void wait_switched_locked(journal_t *j, tid_t tid)
 {
-	uint64_t start_ns = now_ns();
+	uint64_t start_ns = stat_ns();
 
 	while (j->j_running_transaction != NULL && j->j_running_transaction->t_tid == tid &&
 	       !jbd2_is_aborted(j))
 		cond_wait(&j->j_wait_transaction, &j->j_state_lock);
-	hist_add(&j->j_stats.js_wait_locked_ns, now_ns() - start_ns);
+	hist_add(&j->j_stats.js_wait_locked_ns, stat_ns() - start_ns);
 }
 
 /* t is full: have it committed and wait until a new one can be begun. */
@@ -383,7 +383,7 @@ static handle_t *handle_new(journal_t *j, enum jbd2_handle_type type)
 static void handle_opened(handle_t *h, transaction_t *t)
 {
 	h->h_transaction = t;
-	h->h_start_ns = now_ns();
+	h->h_start_ns = stat_ns();
 	atomic_fetch_add_explicit(&t->t_handle_count, 1, memory_order_relaxed);
 	counter_inc(&h->h_journal->j_stats.js_handles[h->h_type]);
 	current_handle = h;
@@ -406,7 +406,7 @@ static void handle_leave(handle_t *h)
 		back -= revoke_room(j, after) - revoke_room(j, before);
 	}
 	atomic_fetch_sub(&t->t_outstanding_credits, back);
-	hist_add(&j->j_stats.js_handle_open_ns, now_ns() - h->h_start_ns);
+	hist_add(&j->j_stats.js_handle_open_ns, stat_ns() - h->h_start_ns);
 	h->h_transaction = NULL;
 	gate_leave(j);
 }

@@ -2,20 +2,14 @@
 /*
  * hist.c - log2 histograms that cost a few relaxed atomic additions.
  *
- * Invariants: (1) the buckets sum to h_count when nobody is adding. (2) A reader beside writers
- * sees a picture that was never exact, but each field is one that existed.
+ * The number of values is the sum of the buckets: whoever looks pays for it, not whoever adds.
+ *
+ * Invariants: (1) A reader beside writers sees a picture that was never exact, but each field is one that existed.
  * Locking: none.
  */
 #include "util/hist.h"
 
 #include <inttypes.h>
-
-static unsigned bucket_of(uint64_t value)
-{
-	unsigned i = value == 0 ? 0 : 64u - (unsigned)__builtin_clzll(value);
-
-	return i < HIST_BUCKETS ? i : HIST_BUCKETS - 1;
-}
 
 /* The largest value that bucket i counts; the last bucket is open. */
 static uint64_t bucket_bound(const struct hist *h, unsigned i)
@@ -26,10 +20,16 @@ static uint64_t bucket_bound(const struct hist *h, unsigned i)
 }
 
 #ifndef EXT4D_NO_STATS
+static unsigned bucket_of(uint64_t value)
+{
+	unsigned i = value == 0 ? 0 : 64u - (unsigned)__builtin_clzll(value);
+
+	return i < HIST_BUCKETS ? i : HIST_BUCKETS - 1;
+}
+
 void hist_add(struct hist *h, uint64_t value)
 {
 	counter_inc(&h->h_bucket[bucket_of(value)]);
-	counter_inc(&h->h_count);
 	counter_add(&h->h_sum, value);
 	counter_max(&h->h_max, value);
 }
@@ -37,7 +37,11 @@ void hist_add(struct hist *h, uint64_t value)
 
 uint64_t hist_count(const struct hist *h)
 {
-	return counter_read(&h->h_count);
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < HIST_BUCKETS; i++)
+		n += counter_read(&h->h_bucket[i]);
+	return n;
 }
 
 uint64_t hist_mean(const struct hist *h)
@@ -113,7 +117,6 @@ void hist_reset(struct hist *h)
 {
 	for (unsigned i = 0; i < HIST_BUCKETS; i++)
 		atomic_store_explicit(&h->h_bucket[i], 0, memory_order_relaxed);
-	atomic_store_explicit(&h->h_count, 0, memory_order_relaxed);
 	atomic_store_explicit(&h->h_sum, 0, memory_order_relaxed);
 	atomic_store_explicit(&h->h_max, 0, memory_order_relaxed);
 }

@@ -2,8 +2,8 @@
 #ifndef UTIL_HIST_H
 #define UTIL_HIST_H
 /*
- * Log2 histograms and counters that any thread may update at any time (relaxed atomics). They are for whoever looks at them: no
- * decision rests on one. A build with EXT4D_NO_STATS has none, to measure what they cost.
+ * Log2 histograms and counters that any thread may update at any time (relaxed atomics). They are for whoever looks at them.
+ * A build with EXT4D_NO_STATS has none, only to measure what they cost.
  */
 
 #include <stdatomic.h>
@@ -17,7 +17,6 @@
 /* Bucket 0 counts 0, bucket i counts values in [2^(i-1), 2^i). */
 struct hist {
 	_Atomic uint64_t h_bucket[HIST_BUCKETS]; /* [atomic] */
-	_Atomic uint64_t h_count;		 /* [atomic] */
 	_Atomic uint64_t h_sum;			 /* [atomic] */
 	_Atomic uint64_t h_max;			 /* [atomic] */
 };

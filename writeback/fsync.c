@@ -126,12 +126,12 @@ static void sync_pass(struct wb_domain *wb, enum writeback_sync_modes mode)
 		.wk_reason = WB_REASON_SYNC,
 		.wk_start_ns = now_ns(),
 	};
-	uint64_t t0 = now_ns();
+	uint64_t t0 = stat_ns();
 
 	wb_do_work(wb, &work);
 	counter_add(&wb->wb_stats.ws_sync_pages[mode == WB_SYNC_ALL],
 		    (uint64_t)(WB_PENDING_MAX - work.wk_nr_pages));
-	counter_add(&wb->wb_stats.ws_sync_ns[mode == WB_SYNC_ALL], now_ns() - t0);
+	counter_add(&wb->wb_stats.ws_sync_ns[mode == WB_SYNC_ALL], stat_ns() - t0);
 }
 
 /*

@@ -257,14 +257,11 @@ static void after_loop(struct balance *ba)
 static void end_balance(struct balance *ba, bool may_go)
 {
 	struct wb_domain *wb = ba->ba_wb;
-	uint64_t max = counter_read(&wb->wb_stats.ws_global_reads_max);
 
 	if (may_go)
 		after_loop(ba);
 	counter_add(&wb->wb_stats.ws_global_reads, ba->ba_reads);
-	while (ba->ba_reads > max &&
-	       !atomic_compare_exchange_weak(&wb->wb_stats.ws_global_reads_max, &max, ba->ba_reads))
-		;
+	counter_max(&wb->wb_stats.ws_global_reads_max, ba->ba_reads);
 }
 
 static void begin_balance(struct balance *ba, struct wb_domain *wb)
@@ -430,14 +427,12 @@ static void park(struct wb_domain *wb, struct wb_throttle_ticket *t, uint64_t ns
 static void unlist_locked(struct wb_domain *wb, struct wb_throttle_ticket *t)
 {
 	uint64_t ns = now_ns() - t->t_start_ns;
-	uint64_t max = counter_read(&wb->wb_stats.ws_pause_max_ns);
 
 	TAILQ_REMOVE(&wb->wb_tickets, t, t_link);
 	t->t_parked = false;
 	atomic_fetch_sub(&wb->wb_nr_parked, 1);
 	counter_add(&wb->wb_stats.ws_pause_ns, ns);
-	while (ns > max && !atomic_compare_exchange_weak(&wb->wb_stats.ws_pause_max_ns, &max, ns))
-		;
+	counter_max(&wb->wb_stats.ws_pause_max_ns, ns);
 }
 
 bool wb_unpark(struct super_block *sb, struct wb_throttle_ticket *ticket, int err)

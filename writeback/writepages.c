@@ -141,7 +141,7 @@ static int start_round(struct mpage_da_data *mpd, struct round *ro)
 		return PTR_ERR(ro->ro_handle);
 	}
 	counter_inc(&mpd_stats(mpd)->ws_handles);
-	ro->ro_start_ns = now_ns();
+	ro->ro_start_ns = stat_ns();
 	mpd->mp_do_map = true;
 	mark(mpd, "handle-start", 0);
 	return 0;
@@ -149,7 +149,7 @@ static int start_round(struct mpage_da_data *mpd, struct round *ro)
 
 static int stop_handle(struct mpage_da_data *mpd, struct round *ro, int err)
 {
-	uint64_t ns = now_ns() - ro->ro_start_ns;
+	uint64_t ns = stat_ns() - ro->ro_start_ns;
 
 	mpd->mp_do_map = false;
 	counter_add(&mpd_stats(mpd)->ws_handle_open_ns, ns);
