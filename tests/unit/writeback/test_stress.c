@@ -21,7 +21,9 @@ struct stress {
 	struct wf f;
 	struct writer w[WRITERS];
 	_Atomic bool stop;
+	_Atomic bool flipped; /* writers may end */
 	unsigned ops;
+	unsigned flips; /* of each switch; 0: now and then, as long as the writers take */
 	uint64_t seed;
 };
 
@@ -43,6 +45,29 @@ static void must_match(struct writer *w, uint64_t pos, size_t len)
 			ck_abort_msg("f%u: byte %llu is %02x, not %02x", w->w_nr,
 				     (unsigned long long)(pos + i), buf[i], w->w_data[pos + i]);
 	free(buf);
+}
+
+struct stress_ticket {
+	struct wb_throttle_ticket t; /* first */
+	_Atomic bool woken;
+};
+
+static void wake_writer(struct wb_throttle_ticket *t, int err)
+{
+	ck_assert_int_eq(err, 0);
+	atomic_store(&((struct stress_ticket *)(void *)t)->woken, true);
+}
+
+/* As the front does, but that here the writer waits for its answer. */
+static void balance(struct writer *w, unsigned pages)
+{
+	struct stress_ticket t = {.t = {.t_wake = wake_writer, .t_pages = pages}};
+
+	t.t.t_task = 1000 + w->w_nr;
+	if (balance_dirty_pages_ratelimited(w->w_inode, pages, &t.t) == 0)
+		return;
+	while (!atomic_load(&t.woken))
+		usleep(200);
 }
 
 static void do_write(struct writer *w, struct prng *p)
@@ -67,6 +92,7 @@ static void do_write(struct writer *w, struct prng *p)
 	if (pos + len > w->w_size)
 		w->w_size = pos + len;
 	free(buf);
+	balance(w, (unsigned)(len / PAGE) + 1);
 }
 
 static void do_truncate(struct writer *w, struct prng *p)
@@ -100,7 +126,7 @@ static void *writer_main(void *arg)
 	struct prng p;
 
 	prng_seed(&p, w->w_stress->seed * 100 + w->w_nr);
-	for (unsigned n = 0; n < w->w_stress->ops; n++) {
+	for (unsigned n = 0; n < w->w_stress->ops || !atomic_load(&w->w_stress->flipped); n++) {
 		unsigned what = (unsigned)prng_below(&p, 20);
 
 		if (what < 12)
@@ -153,11 +179,18 @@ static void *reader_main(void *arg)
 }
 
 static const char *const switches[][3] = {
-	{"writepages_budget", "before_add", "after_add"}, {"premap_pass", "on", "off"},
-	{"sync_passes", "async_then_wait", "wait_only"},  {"sync_inode_commit", "end", "each"},
-	{"balance_order", "bdi_first", "global_first"},	  {"write_bump", "x1", "contig"},
+	{"writepages_budget", "before_add", "after_add"},
+	{"premap_pass", "on", "off"},
+	{"sync_passes", "async_then_wait", "wait_only"},
+	{"sync_inode_commit", "end", "each"},
+	{"balance_order", "bdi_first", "global_first"},
+	{"write_bump", "x1", "contig"},
 	{"writeback_chunk", "bandwidth", "1024"},
+	{"throttle", "ioless", "2009"},
+	{"write_bump", "x8", "x16"},
+	{"max_writeback_mb_bump", "1", "128"},
 };
+#define NR_SWITCHES (sizeof(switches) / sizeof(switches[0]))
 
 static void *syncer_main(void *arg)
 {
@@ -166,7 +199,7 @@ static void *syncer_main(void *arg)
 
 	prng_seed(&p, s->seed * 100 + 60);
 	while (!atomic_load(&s->stop)) {
-		size_t i = prng_below(&p, sizeof(switches) / sizeof(switches[0]));
+		size_t i = prng_below(&p, NR_SWITCHES);
 
 		wf_tune(&s->f, switches[i][0], switches[i][prng_chance(&p, 1, 2) ? 1 : 2]);
 		if (prng_chance(&p, 1, 4))
@@ -175,6 +208,28 @@ static void *syncer_main(void *arg)
 			wb_start_writeback(s->f.wb, 64, WB_REASON_SYNC);
 		usleep((useconds_t)prng_below(&p, 2000));
 	}
+	return NULL;
+}
+
+/* Each switch is flipped s->flips times, one after the other, while everybody works. */
+static void *flipper_main(void *arg)
+{
+	struct stress *s = arg;
+	struct prng p;
+
+	prng_seed(&p, s->seed * 100 + 70);
+	for (unsigned n = 0; n < s->flips; n++) {
+		for (size_t i = 0; i < NR_SWITCHES; i++) {
+			wf_tune(&s->f, switches[i][0], switches[i][1 + n % 2]);
+			if (prng_chance(&p, 1, 4))
+				usleep((useconds_t)prng_below(&p, 1000));
+			if (prng_chance(&p, 1, 64))
+				ck_assert_int_eq(wb_sync_fs(s->f.sb, prng_chance(&p, 1, 2)), 0);
+			else if (prng_chance(&p, 1, 4))
+				wb_start_background(s->f.wb);
+		}
+	}
+	atomic_store(&s->flipped, true);
 	return NULL;
 }
 
@@ -193,9 +248,9 @@ static void check_after_remount(struct stress *s)
 }
 
 static void run_stress(const char *mkfs, const char *filters, uint64_t cache, unsigned ops,
-		       uint64_t seed)
+		       unsigned flips, uint64_t seed)
 {
-	struct stress s = {.ops = ops, .seed = seed};
+	struct stress s = {.ops = ops, .flips = flips, .flipped = flips == 0, .seed = seed};
 	pthread_t reader, syncer;
 
 	fprintf(stderr, "stress: %s seed %llu\n", mkfs, (unsigned long long)seed);
@@ -204,6 +259,9 @@ static void run_stress(const char *mkfs, const char *filters, uint64_t cache, un
 	s.f.filters = filters;
 	s.f.opts.o_cache_bytes = cache;
 	wf_mount(&s.f);
+	/* Low enough that writers meet it. */
+	wf_tune(&s.f, "dirty_bytes", flips > 0 ? "120000" : "700000");
+	wf_tune(&s.f, "dirty_background_bytes", flips > 0 ? "60000" : "200000");
 	for (unsigned i = 0; i < WRITERS; i++) {
 		struct writer *w = &s.w[i];
 
@@ -214,12 +272,18 @@ static void run_stress(const char *mkfs, const char *filters, uint64_t cache, un
 		pthread_create(&w->w_thread, NULL, writer_main, w);
 	}
 	pthread_create(&reader, NULL, reader_main, &s);
-	pthread_create(&syncer, NULL, syncer_main, &s);
+	pthread_create(&syncer, NULL, flips > 0 ? flipper_main : syncer_main, &s);
 	for (unsigned i = 0; i < WRITERS; i++)
 		pthread_join(s.w[i].w_thread, NULL);
 	atomic_store(&s.stop, true);
 	pthread_join(reader, NULL);
 	pthread_join(syncer, NULL);
+	fprintf(stderr, "stress: %llu looks at the limits, %llu pauses, %llu calls of writepages\n",
+		(unsigned long long)counter_read(&s.f.wb->wb_stats.ws_balance_full),
+		(unsigned long long)counter_read(&s.f.wb->wb_stats.ws_pauses),
+		(unsigned long long)counter_read(&s.f.wb->wb_stats.ws_writepages));
+	if (flips > 0)
+		ck_assert_uint_gt(counter_read(&s.f.wb->wb_stats.ws_pauses), 0);
 	wf_sync(&s.f);
 	wf_assert_nothing_reserved(&s.f);
 	arena_check(s.f.wb->wb_arena);
@@ -236,56 +300,28 @@ static unsigned nr_ops(void)
 
 START_TEST(stress_4k_on_a_device_with_latency)
 {
-	run_stress("-t ext4 -b 4096", "model:sata3", 4 * MIB, nr_ops(), prng_seed_from_env(1));
+	run_stress("-t ext4 -b 4096", "model:sata3", 4 * MIB, nr_ops(), 0, prng_seed_from_env(1));
 }
 END_TEST
 
 START_TEST(stress_1k)
 {
-	run_stress("-t ext4 -b 1024", NULL, 2 * MIB, nr_ops(), prng_seed_from_env(2));
+	run_stress("-t ext4 -b 1024", NULL, 2 * MIB, nr_ops(), 0, prng_seed_from_env(2));
 }
 END_TEST
 
-/* The old way holds a handle over full queues of a slow device, while others commit. It always ends. */
-struct committer {
-	struct super_block *sb;
-	_Atomic bool stop;
-};
-
-static void *committer_main(void *arg)
+static unsigned nr_flips(void)
 {
-	struct committer *c = arg;
+	const char *s = getenv("EXT4D_TEST_FLIPS"), *full = getenv("EXT4D_TEST_FULL");
 
-	while (!atomic_load(&c->stop))
-		ck_assert_int_eq(jbd2_journal_force_commit(c->sb->s_journal), 0);
-	return NULL;
+	if (s != NULL)
+		return (unsigned)strtoul(s, NULL, 10);
+	return full != NULL && strcmp(full, "1") == 0 ? 1000 : 100;
 }
 
-START_TEST(submitting_with_a_handle_open_never_deadlocks)
+START_TEST(each_switch_flips_under_load)
 {
-	struct wf f;
-	struct inode *inode;
-	struct committer c = {.stop = false};
-	pthread_t t;
-
-	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 1);
-	f.threads = true;
-	f.filters = "model:iops=50000:qd=1";
-	wf_mount(&f);
-	wf_tune(&f, "premap_pass", "off");
-	inode = wf_file(&f, 0);
-	c.sb = f.sb;
-	pthread_create(&t, NULL, committer_main, &c);
-	for (unsigned i = 0; i < 1000; i++) {
-		wf_fill(inode, i, i % 50 * PAGE, 40 * PAGE, 20 * PAGE);
-		ck_assert_int_eq(filemap_write_and_wait_range(inode, 0, UINT64_MAX), 0);
-		if (i % 50 == 49)
-			ck_assert_int_eq(ext4_truncate_to(inode, 0), 0);
-	}
-	atomic_store(&c.stop, true);
-	pthread_join(t, NULL);
-	iput(inode);
-	wf_close(&f);
+	run_stress("-t ext4 -b 4096", "model:sata3", 4 * MIB, 0, nr_flips(), prng_seed_from_env(3));
 }
 END_TEST
 
@@ -348,7 +384,7 @@ END_TEST
 
 int main(void)
 {
-	return RUN_TESTS("writeback/stress", submitting_with_a_handle_open_never_deadlocks,
+	return RUN_TESTS("writeback/stress", each_switch_flips_under_load,
 			 pages_leave_by_eviction_truncation_and_invalidation_at_once,
 			 stress_4k_on_a_device_with_latency, stress_1k);
 }
