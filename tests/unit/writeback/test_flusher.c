@@ -161,6 +161,59 @@ START_TEST(sync_ends_although_a_writer_keeps_dirtying)
 }
 END_TEST
 
+/* Pages [0, 90) that are dirty when the call begins, in a random pattern, some mapped before; *dirty tells which. */
+static void random_pattern(struct inode *inode, struct prng *p, unsigned round, bool *dirty)
+{
+	for (unsigned i = 0; i < 90; i++) {
+		dirty[i] = prng_chance(p, 1 + round % 3, 4);
+		if (dirty[i])
+			wf_fill(inode, round, i * PAGE, PAGE, PAGE);
+	}
+}
+
+START_TEST(sync_all_writes_each_page_that_was_dirty_when_it_began)
+{
+	struct wf f;
+	struct inode *inode;
+	pthread_t t;
+	struct prng p;
+
+	prng_seed(&p, prng_seed_from_env(5));
+	wf_make(&f, "-t ext4 -b 4096", 64 * MIB, 1);
+	f.threads = true;
+	f.opts.o_cache_bytes = 32 * MIB;
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	ck_assert_int_eq(ext4_truncate_to(inode, 4000 * PAGE), 0);
+	atomic_store(&stop, false);
+	pthread_create(&t, NULL, dirtier, inode);
+	for (unsigned round = 0; round < 12; round++) {
+		struct writeback_control wbc = {
+			.nr_to_write = LONG_MAX, .range_end = UINT64_MAX, .sync_mode = WB_SYNC_ALL};
+		bool dirty[90];
+
+		wf_tune(&f, "premap_pass", round % 2 == 0 ? "on" : "off");
+		wf_tune(&f, "writepages_budget", round % 4 < 2 ? "before_add" : "after_add");
+		random_pattern(inode, &p, round, dirty);
+		ck_assert_int_eq(do_writepages(inode->i_mapping, &wbc), 0);
+		filemap_fdatawait_range(inode->i_mapping, 0, 90 * PAGE - 1);
+		for (unsigned i = 0; i < 90; i++) {
+			struct ext4_map_blocks map = {.m_lblk = i, .m_len = 1};
+
+			if (!dirty[i])
+				continue;
+			ck_assert_int_eq(ext4_map_blocks(NULL, inode, &map, 0), 1);
+			pattern_check((uint8_t *)mem_data(f.image) + map.m_pblk * 4096, PAGE, round,
+				      i * PAGE);
+		}
+	}
+	atomic_store(&stop, true);
+	pthread_join(t, NULL);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 START_TEST(flusher_thread_writes_without_being_asked)
 {
 	struct wf f;
@@ -306,6 +359,7 @@ int main(void)
 		"writeback/flusher", periodic_round_writes_what_is_old_and_nothing_else,
 		background_round_stops_at_its_threshold, large_file_does_not_starve_small_ones,
 		dirty_inode_without_pages_is_written, sync_ends_although_a_writer_keeps_dirtying,
+		sync_all_writes_each_page_that_was_dirty_when_it_began,
 		flusher_thread_writes_without_being_asked, lazy_times_wait_and_then_are_written,
 		times_of_an_inode_that_leaves_wake_the_flusher);
 }

@@ -216,6 +216,152 @@ START_TEST(old_throttle_makes_the_writer_write)
 }
 END_TEST
 
+/* The device fails for good: what was dirty is given up, and the writer is not left waiting. */
+START_TEST(error_of_the_device_lets_a_parked_writer_go)
+{
+	struct wf f;
+	struct inode *inode;
+	struct parked p;
+	uint64_t pos = 0;
+
+	open_slow(&f, &inode);
+	slowdev_hold(f.dev, REQ_OP_WRITE, true);
+	for (;;) {
+		write_until_parked(&f, inode, &p, &pos);
+		usleep(400000);
+		if (atomic_load(&p.p_wakes) == 0)
+			break;
+	}
+	for (unsigned i = 0; i < 1000 && atomic_load(&p.p_wakes) == 0; i++) {
+		while (slowdev_held(f.dev) > 0)
+			slowdev_fail(f.dev, 0, -EIO);
+		usleep(5000);
+	}
+	ck_assert_int_eq(atomic_load(&p.p_wakes), 1);
+	ck_assert_uint_eq(atomic_load(&f.wb->wb_nr_parked), 0);
+	slowdev_release_all(f.dev);
+	iput(inode);
+	wf_umount_broken(&f);
+	blk_close(f.image);
+}
+END_TEST
+
+/* ---- The limit ---- */
+
+#define CROWD 6u
+#define CROWD_REQUEST 32u /* pages */
+
+struct crowd {
+	struct wf f;
+	_Atomic int64_t most;
+};
+
+struct crowd_writer {
+	struct crowd *c;
+	unsigned nr;
+	pthread_t thread;
+	struct inode *inode;
+};
+
+static void note_dirty(struct crowd *c)
+{
+	int64_t dirty = atomic_load(&c->f.wb->wb_nr_dirty) + atomic_load(&c->f.wb->wb_nr_writeback);
+	int64_t most = atomic_load(&c->most);
+
+	while (dirty > most && !atomic_compare_exchange_weak(&c->most, &most, dirty))
+		;
+}
+
+/* Requests of 1 to CROWD_REQUEST pages, so that the writers' ratelimits are at different places. */
+static void *crowd_main(void *arg)
+{
+	struct crowd_writer *w = arg;
+	struct prng p;
+	uint64_t pos = 0;
+
+	prng_seed(&p, w->nr);
+	for (unsigned i = 0; i < 60; i++) {
+		unsigned pages = i % 2 == 0 ? CROWD_REQUEST : (unsigned)prng_range(&p, 1, 4);
+		struct parked t = {.p_ticket = {.t_wake = woken, .t_pages = pages}};
+
+		t.p_ticket.t_task = 500 + w->nr;
+		wf_fill(w->inode, w->nr, pos, pages * PAGE, pages * PAGE);
+		pos += pages * PAGE;
+		note_dirty(w->c);
+		if (balance_dirty_pages_ratelimited(w->inode, pages, &t.p_ticket) != 0)
+			while (atomic_load(&t.p_wakes) == 0)
+				usleep(300);
+	}
+	return NULL;
+}
+
+/* The most that was dirty or under writeback at once, in pages. */
+static int64_t crowd_at_the_limit(const char *throttle)
+{
+	struct crowd c = {.most = 0};
+	struct crowd_writer w[CROWD];
+
+	wf_make(&c.f, "-t ext4 -b 4096", 64 * MIB, CROWD);
+	c.f.threads = true;
+	c.f.filters = "model:write_bw=80m:qd=4";
+	wf_mount(&c.f);
+	wf_tune(&c.f, "throttle", throttle);
+	set_pages(&c.f, "dirty_bytes", 1000);
+	set_pages(&c.f, "dirty_background_bytes", 400);
+	for (unsigned i = 0; i < CROWD; i++) {
+		w[i] = (struct crowd_writer){.c = &c, .nr = i, .inode = wf_file(&c.f, i)};
+		pthread_create(&w[i].thread, NULL, crowd_main, &w[i]);
+	}
+	for (unsigned i = 0; i < CROWD; i++) {
+		pthread_join(w[i].thread, NULL);
+		iput(w[i].inode);
+	}
+	ck_assert_uint_gt(counter_read(&c.f.wb->wb_stats.ws_pauses), 0);
+	wf_close(&c.f);
+	return atomic_load(&c.most);
+}
+
+START_TEST(dirty_memory_exceeds_the_limit_by_one_request_for_each_writer_at_most)
+{
+	ck_assert_int_le(crowd_at_the_limit("ioless"), 1000 + CROWD * CROWD_REQUEST);
+	ck_assert_int_le(crowd_at_the_limit("2009"), 1000 + CROWD * CROWD_REQUEST);
+}
+END_TEST
+
+/* dirty_exceeded, old and new: at the threshold itself only the new order clears it. */
+static bool still_exceeded_at(const char *order, unsigned pages)
+{
+	struct wf f;
+	struct inode *inode;
+	bool exceeded;
+
+	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	f.threads = true;
+	wf_mount(&f);
+	set_pages(&f, "dirty_bytes", 100);
+	set_pages(&f, "dirty_background_bytes", 99);
+	wf_tune(&f, "throttle", "2009");
+	wf_tune(&f, "balance_order", order);
+	inode = wf_file(&f, 0);
+	wf_fill(inode, 1, 0, pages * PAGE, pages * PAGE);
+	atomic_store(&f.wb->wb_dirty_exceeded, true);
+	balance(inode, 256);
+	exceeded = atomic_load(&f.wb->wb_dirty_exceeded);
+	ck_assert_uint_eq(counter_read(&f.wb->wb_stats.ws_dirty_exceeded_cleared), !exceeded);
+	iput(inode);
+	wf_close(&f);
+	return exceeded;
+}
+
+START_TEST(dirty_exceeded_is_cleared_at_the_threshold_or_strictly_below_it)
+{
+	ck_assert(!still_exceeded_at("bdi_first", 100));
+	ck_assert(still_exceeded_at("global_first", 100));
+	ck_assert(!still_exceeded_at("bdi_first", 99));
+	ck_assert(!still_exceeded_at("global_first", 99));
+}
+END_TEST
+
 START_TEST(interrupt_answers_a_parked_writer_at_once_and_only_once)
 {
 	struct wf f;
@@ -314,6 +460,9 @@ int main(void)
 			 below_the_threshold_two_reads_or_five, small_writes_look_only_now_and_then,
 			 writer_waits_at_the_limit_and_goes_on_when_enough_is_written,
 			 old_throttle_makes_the_writer_write,
+			 error_of_the_device_lets_a_parked_writer_go,
+			 dirty_memory_exceeds_the_limit_by_one_request_for_each_writer_at_most,
+			 dirty_exceeded_is_cleared_at_the_threshold_or_strictly_below_it,
 			 interrupt_answers_a_parked_writer_at_once_and_only_once,
 			 unmount_lets_parked_writers_go, simulation_writes_in_the_caller,
 			 cache_smaller_than_the_data_is_enough);
