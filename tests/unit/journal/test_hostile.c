@@ -287,6 +287,106 @@ START_TEST(the_place_of_the_log_is_checked)
 }
 END_TEST
 
+/* What an external log with this field is good for. */
+static int external_error(size_t field, uint32_t value)
+{
+	static const struct fx_shape shape = {
+		.fs_block_bytes = 4096, .fs_log_blocks = 2000, .fs_external = true};
+	uint8_t *sb;
+	int err;
+
+	fx_format(&f, &shape);
+	sb = (uint8_t *)mem_data(f.f_log_dev) + 4096;
+	put_be32(sb + field, value);
+	err = fx_init(&f);
+	if (err == 0)
+		fx_unload(&f);
+	fx_close(&f);
+	return err;
+}
+
+START_TEST(fields_of_an_external_log_are_checked)
+{
+	ck_assert_int_eq(external_error(FX_SB(s_nr_users), 1), 0);
+	ck_assert_int_eq(external_error(FX_SB(s_nr_users), 0), -EINVAL);
+	ck_assert_int_eq(external_error(FX_SB(s_nr_users), 2), -EINVAL);
+	ck_assert_int_eq(external_error(FX_SB(s_nr_users), UINT32_MAX), -EINVAL);
+	ck_assert_int_eq(external_error(FX_SB(s_users), 0x77777778), -EINVAL);
+	/* The circle begins behind the superblock, which is not at 0 there. */
+	ck_assert_int_eq(external_error(FX_SB(s_first), 1), -EFSCORRUPTED);
+	ck_assert_int_eq(external_error(FX_SB(s_maxlen), 2001), -EFSCORRUPTED);
+	ck_assert_int_eq(external_error(FX_SB(s_header.h_magic), 0), -EFSCORRUPTED);
+}
+END_TEST
+
+/* The log of 1300 blocks has this many for fast commits, as it says, and begins there: the result, and the end of its circle. */
+static int fc_error(uint32_t fc_blocks, uint32_t start, uint32_t *last)
+{
+	static const struct fx_shape shape = {.fs_block_bytes = 1024,
+					      .fs_log_blocks = 1300,
+					      .fs_incompat = JBD2_FEATURE_INCOMPAT_CSUM_V3};
+	const uint32_t incompat = JBD2_FEATURE_INCOMPAT_CSUM_V3 |
+				  JBD2_FEATURE_INCOMPAT_FAST_COMMIT | JBD2_FEATURE_INCOMPAT_REVOKE;
+	int err;
+
+	make_log(&shape);
+	put_be32(log_block(0) + FX_SB(s_feature_incompat), incompat);
+	put_be32(log_block(0) + FX_SB(s_num_fc_blks), fc_blocks);
+	if (start != 0)
+		put_be32(log_block(0) + FX_SB(s_start), start);
+	mend_sb();
+	err = fx_init(&f);
+	if (err == 0) {
+		*last = f.f_j->j_last;
+		err = jbd2_journal_recover(f.f_j);
+		fx_unload(&f);
+	}
+	finish();
+	return err;
+}
+
+START_TEST(the_fast_commit_area_is_checked)
+{
+	uint32_t last = 0;
+
+	ck_assert_int_eq(fc_error(200, 0, &last), 0);
+	ck_assert_uint_eq(last, 1100);
+	ck_assert_int_eq(fc_error(0, 0, &last), 0);
+	ck_assert_uint_eq(last, 1300 - JBD2_DEFAULT_FC_BLOCKS);
+	/* It would leave too little, or less than nothing: there is none. */
+	ck_assert_int_eq(fc_error(277, 0, &last), 0);
+	ck_assert_uint_eq(last, 1300);
+	ck_assert_int_eq(fc_error(1300, 0, &last), 0);
+	ck_assert_uint_eq(last, 1300);
+	ck_assert_int_eq(fc_error(UINT32_MAX, 0, &last), 0);
+	ck_assert_uint_eq(last, 1300);
+	/* The log cannot begin in it. */
+	ck_assert_int_eq(fc_error(200, 1100, &last), -EFSCORRUPTED);
+	ck_assert_int_eq(fc_error(200, 1099, &last), 0);
+}
+END_TEST
+
+START_TEST(block_numbers_of_64_bits_are_taken_whole)
+{
+	const struct fx_shape *shape = &fx_shapes[4];
+	const unsigned high = 12 + 8; /* of the first tag, v3 */
+
+	make_log(shape);
+	put_be32(at(AT_DESC3) + high, 1);
+	mend_tail(at(AT_DESC3));
+	ck_assert_int_eq(fx_recover(&f), -EFSCORRUPTED);
+	ck_assert(replayed(0));
+	/* A revoked block that no device has does nothing. */
+	finish();
+	make_log(shape);
+	put_be32(at(AT_REVOKE2) + 16, UINT32_MAX);
+	mend_tail(at(AT_REVOKE2));
+	ck_assert_int_eq(fx_recover(&f), 0);
+	ck_assert(fx_disk_is(&f, FX_META + 1, 2));
+	finish();
+}
+END_TEST
+
 START_TEST(random_damage_never_does_harm)
 {
 	struct blkdev *good;
@@ -339,6 +439,9 @@ int main(void)
 	tcase_add_loop_test(tc, a_log_that_bites_its_tail_comes_to_an_end, 0, FX_SHAPES);
 	tcase_add_test(tc, superblock_fields_are_checked);
 	tcase_add_test(tc, the_place_of_the_log_is_checked);
+	tcase_add_test(tc, fields_of_an_external_log_are_checked);
+	tcase_add_test(tc, the_fast_commit_area_is_checked);
+	tcase_add_test(tc, block_numbers_of_64_bits_are_taken_whole);
 	tcase_add_loop_test(tc, random_damage_never_does_harm, 0, FX_SHAPES);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
