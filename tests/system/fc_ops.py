@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
 """fc_ops.py FOLDER prepare: files for the second call. fc_ops.py FOLDER all: changes with fsync that the kernel's ext4 writes as fast commits; a file deleted while open among
-them. fc_ops.py FOLDER some: without it, and without an unnamed file that gets a name. It ends with its standard input."""
+them. fc_ops.py FOLDER some: without it, and without an unnamed file that gets a name. fc_ops.py FOLDER few: only new files, longer ones, attributes, links and renames. It
+ends with its standard input."""
 import ctypes
 import os
 import sys
@@ -40,14 +41,14 @@ def files(root):
     for i in range(5):
         write("%s/new%d" % (root, i), 0, bytes([65 + i]) * 5000 * (i + 1))
     write(root + "/old0", 100000, b"x" * 70000)
-    os.truncate(root + "/old1", 5000)
-    fsync(root + "/old1")
     os.chmod(root + "/old6", 0o4755)
     os.chown(root + "/old6", 5, 6)
     fsync(root + "/old6")
 
 
 def maps(root):
+    os.truncate(root + "/old1", 5000)
+    fsync(root + "/old1")
     fd = os.open(root + "/old5", os.O_RDWR)
     fallocate(fd, KEEP_SIZE | PUNCH_HOLE, 8192, 16384)
     os.close(fd)
@@ -68,11 +69,14 @@ def maps(root):
     os.close(fd)
 
 
-def names(root):
+def links(root):
     os.rename(root + "/old2", root + "/renamed")
     fsync(root + "/renamed")
     os.link(root + "/old3", root + "/linked")
     fsync(root + "/linked")
+
+
+def names(root):
     os.unlink(root + "/old4")
     fsync(root + "/old3")
     for i in range(24):
@@ -107,8 +111,10 @@ def main():
         prepare(root)
         return
     files(root)
-    maps(root)
-    names(root)
+    links(root)
+    if sys.argv[2] != "few":
+        maps(root)
+        names(root)
     if sys.argv[2] == "all":
         unnamed(root)
         deleted(root)
