@@ -57,6 +57,19 @@ class Metric:
         return "new" if "new" in settings else settings[0] if settings else None
 
 
+def beyond_noise(metric, new, old):
+    """True: `new` is better than `old` by more than their spread, False: worse, None: noise forbids. Fewer than 3 rounds have no spread: 30 % is taken for it."""
+    a, b = metric.results.get(("ext4d", new)), metric.results.get(("ext4d", old))
+    if not a or not b or not a["values"] or not b["values"]:
+        return None
+    sign = 1 if metric.better == "higher" else -1
+    difference = sign * (a["median"] - b["median"])
+    noise = (a["max"] - a["min"] + b["max"] - b["min"]) / 2
+    if min(len(a["values"]), len(b["values"])) < 3:
+        noise = max(noise, 0.3 * b["median"])
+    return True if difference > noise else False if difference < -noise else None
+
+
 class ExperimentRecord:
     def __init__(self, name, title, about, seed=None):
         self.head = {"name": name, "title": title, "about": about, "workload": "", "scale": None, "status": "ok",
