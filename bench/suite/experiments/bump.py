@@ -16,8 +16,8 @@ class Bump(Experiment):
     seed = {"text": "2 hardware RAID 5 of 8 disks; md RAID 6 of 12 disks, 64 KiB chunks; 32 GB dd; old: contig, new: x8",
             "rows": [{"label": "2 x RAID 5", "unit": "MB/s", "old": 650, "new": 1300}, {"label": "RAID 6", "unit": "MB/s", "old": 420, "new": 350}]}
     fits = "raid5"
-    guess = {"smoke": 2, "quick": 3, "default": 15, "full": 60}
-    MIBS = {"smoke": 96, "quick": 320, "default": 1024, "full": 8192}
+    guess = {"smoke": 2, "quick": 3.5, "default": 15, "full": 60}
+    MIBS = {"smoke": 96, "quick": 192, "default": 1024, "full": 8192}
 
     def setup(self):
         if self.emulation not in (None, "raid5"):

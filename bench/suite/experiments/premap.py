@@ -21,7 +21,7 @@ class Premap(Experiment):
                      {"label": "second", "unit": "s", "old": 126.467347, "new": 0.51998},
                      {"label": "third", "unit": "s", "old": 86.992429, "new": 0.509841}]}
     fits = "usb3"
-    guess = {"smoke": 7, "quick": 25, "default": 50, "full": 150}
+    guess = {"smoke": 3, "quick": 6, "default": 50, "full": 150}
     MEMORY_MIB = {"smoke": 24, "quick": 192, "default": 256, "full": 512}
     SECONDS = {"smoke": 2, "quick": 40, "default": 60, "full": 300}
     FAST_SECONDS = {"smoke": 2, "quick": 3, "default": 20, "full": 120}  # a device on which nothing is slow
@@ -30,7 +30,8 @@ class Premap(Experiment):
         if not os.access(self.suite.program("pgioperf"), os.X_OK):
             raise Skip("bench_pgioperf is not built")
         room = self.suite.device.size // MIB
-        self.memory_mib = min(self.size(self.MEMORY_MIB), (room * 8 // 10 - 64) // 2)
+        memory = 96 if self.emulation == "ram" and self.suite.mode == "quick" else self.size(self.MEMORY_MIB)
+        self.memory_mib = min(memory, (room * 8 // 10 - 64) // 2)
         if self.memory_mib < 16:
             raise Skip("needs a device of 160 MiB")
         self.seconds = self.size(self.FAST_SECONDS if self.emulation == "ram" else self.SECONDS)

@@ -19,7 +19,7 @@ class SyncPasses(Experiment):
     seed = {"text": "sync after reading one byte of each file: 10 times slower before, not in every run",
             "rows": [{"label": "sync after the reads", "unit": "times", "old": 10, "new": 1}]}
     fits = "sata3"
-    guess = {"smoke": 4, "quick": 12, "default": 60, "full": 300}
+    guess = {"smoke": 1.5, "quick": 4, "default": 60, "full": 300}
     MAX = {"smoke": 1024, "quick": 16384, "default": 65536, "full": 262144}
     LIMIT = {"smoke": 20, "quick": 60, "default": 300, "full": 1200}
     INODE = 16384 + 4096  # bytes a file may take
@@ -27,7 +27,7 @@ class SyncPasses(Experiment):
     def setup(self):
         if not os.access(self.suite.program("synctest"), os.X_OK):
             raise Skip("bench_synctest is not built")
-        self.max = self.size(self.MAX) if self.emulation != "ram" or self.suite.mode != "quick" else 8192
+        self.max = self.size(self.MAX) if self.emulation != "ram" or self.suite.mode != "quick" else 4096
         while self.max > 512 and self.max * self.INODE > self.suite.device.size * 8 // 10:
             self.max //= 2
         if self.max * self.INODE > self.suite.device.size * 8 // 10:

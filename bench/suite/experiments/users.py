@@ -82,7 +82,7 @@ class Fio(Users):
     about = "Random and mixed loads, buffered, mapped and direct."
     tool = "fio"
     SECONDS = {"smoke": 1, "quick": 1, "default": 8, "full": 30}
-    MIBS = {"smoke": 16, "quick": 128, "default": 256, "full": 1024}
+    MIBS = {"smoke": 16, "quick": 64, "default": 256, "full": 1024}
     JOBS = (
         ("randwrite_4k", "randwrite 4k, buffered", ["--rw=randwrite", "--bs=4k", "--ioengine=psync", "--end_fsync=1"]),
         ("mmap_4k", "randwrite 4k, mmap", ["--rw=randwrite", "--bs=4k", "--ioengine=mmap"]),
@@ -118,7 +118,7 @@ class Tree(Users):
     name, title = "tar", "small files"
     about = "A tree of small files: unpacked, copied by git, walked, removed; and empty files made in one directory."
     limits = ("null",)
-    FILES = {"smoke": 300, "quick": 2000, "default": 10000, "full": 40000}
+    FILES = {"smoke": 300, "quick": 1200, "default": 10000, "full": 40000}
 
     def prepare(self):
         n = self.size(self.FILES)
@@ -209,10 +209,10 @@ class Dbench(Users):
     SECONDS = {"smoke": 1, "quick": 2, "default": 15, "full": 60}
 
     def prepare(self):
-        self.record.head["workload"] = f"dbench -t {self.size(self.SECONDS)}, 1 and 4 clients"
+        self.record.head["workload"] = f"dbench -t {self.size(self.SECONDS)}, up to 4 clients"
 
     def step(self, run):
-        for clients in (1, 4):
+        for clients in (4,) if self.suite.mode == "quick" else (1, 4):
             cmd = ["dbench", "-D", self.suite.mnt, "-t", str(self.size(self.SECONDS)), str(clients)]
             text = shell.run(cmd, limit=self.step_limit, cwd=self.suite.work)[0]
             match = re.search(r"^Throughput ([\d.]+) MB/sec", text, re.M)
@@ -242,7 +242,7 @@ class Postmark(Users):
 class Parallel(Users):
     name, title = "parallel", "parallel dd"
     about = "Several sequential writers at once."
-    MIBS = {"smoke": 16, "quick": 128, "default": 256, "full": 1024}
+    MIBS = {"smoke": 16, "quick": 64, "default": 256, "full": 1024}
 
     def prepare(self):
         self.mib_ = self.mib(self.MIBS, 0.15)
@@ -307,8 +307,8 @@ class Bonnie(Users):
     name, title = "bonnie++", "bonnie++"
     about = "Block write, rewrite, read and seeks; creation and removal of files."
     tool = "bonnie++"
-    guess = {"smoke": 6, "quick": 12, "default": 40, "full": 180}
-    MIBS = {"smoke": 32, "quick": 128, "default": 512, "full": 4096}
+    guess = {"smoke": 6, "quick": 4, "default": 40, "full": 180}
+    MIBS = {"smoke": 32, "quick": 96, "default": 512, "full": 4096}
     # Fields of the last line (format 2.00): what, unit, index.
     FIELDS = (("block_write", "block write", "MB/s", 11), ("rewrite", "rewrite", "MB/s", 13), ("block_read", "block read", "MB/s", 17),
               ("seeks", "seeks", "/s", 19))
