@@ -147,14 +147,36 @@ static int claim_block(struct device *dv, const char *path, const struct stat *s
 	return 0;
 }
 
+/*
+ * The image, opened once more: a lock lives as long as the open file that it was taken on, and a
+ * loop device may keep its file for a while after the daemon. Negative errno.
+ */
+static int open_unlocked(const struct device *dv, const char *path)
+{
+	int fd = open(path, (dv->dv_read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+	struct stat locked, st;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(dv->dv_node_fd, &locked) == 0 && fstat(fd, &st) == 0 &&
+	    st.st_dev == locked.st_dev && st.st_ino == locked.st_ino)
+		return fd;
+	close(fd);
+	return -ESTALE;
+}
+
 /* An image was named: dv_node_fd, locked, becomes dv_image_fd, and a loop device takes its place. */
 static int attach_image(struct device *dv, const char *image)
 {
 	char path[64];
 	struct stat st;
-	int node;
+	int node, unlocked;
 
-	dv->dv_loop_fd = loop_attach(dv->dv_node_fd, image, dv->dv_read_only, path, sizeof(path));
+	unlocked = open_unlocked(dv, image);
+	if (unlocked < 0)
+		return unlocked;
+	dv->dv_loop_fd = loop_attach(unlocked, image, dv->dv_read_only, path, sizeof(path));
+	close(unlocked);
 	if (dv->dv_loop_fd < 0) {
 		log_warn("%s: no loop device (%s): plain fuse", image, strerror(-dv->dv_loop_fd));
 		dv->dv_loop_fd = -1;
@@ -259,12 +281,13 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
+/* The node's lock is what the unmount program waits for: it is given up last. */
 void device_close(struct device *dv)
 {
 	close_fd(&dv->dv_excl_fd);
 	close_fd(&dv->dv_loop_fd);
-	close_fd(&dv->dv_node_fd);
 	close_fd(&dv->dv_image_fd);
+	close_fd(&dv->dv_node_fd);
 	free(dv->dv_path);
 	dv->dv_path = NULL;
 }

@@ -79,6 +79,20 @@ static int configure(int loop_fd, int image_fd, const char *image_path, bool rea
 	return ioctl(loop_fd, LOOP_CONFIGURE, &lc) == 0 ? 0 : -errno;
 }
 
+/*
+ * Some file systems promise direct I/O and then refuse it (overlayfs above one that has none, before
+ * Linux 6.6). The first block tells.
+ */
+static void without_direct_io_if_refused(int loop_fd, const char *image_path)
+{
+	uint8_t block[512];
+
+	if (pread(loop_fd, block, sizeof(block), 0) >= 0 || errno != EIO)
+		return;
+	if (ioctl(loop_fd, LOOP_SET_DIRECT_IO, 0UL) == 0)
+		log_info("%s: no direct I/O", image_path);
+}
+
 /* log2 of the file system's block size minus 10, as the superblock says; 0 if it cannot be read. */
 static uint32_t fs_block_bytes(int image_fd)
 {
@@ -104,8 +118,10 @@ int loop_attach(int image_fd, const char *image_path, bool read_only, char *path
 		if (fd < 0)
 			return fd;
 		err = configure(fd, image_fd, image_path, read_only, block);
-		if (err == 0)
+		if (err == 0) {
+			without_direct_io_if_refused(fd, image_path);
 			return fd;
+		}
 		close(fd);
 		if (err != -EBUSY)
 			return err;

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Installs what is missing, builds, and runs every test. Ends with the number of tests passed and failed.
 #   tests/run.sh [--full] [--no-install] [--only STAGE[,STAGE...]]
-# Stages: lint unit asan tsan system crash soak mutants bench. --full: the long sizes of crash, soak, model and mutants.
+# Stages: lint unit asan tsan system crash soak mutants bench rigs. --full: the long sizes of crash, soak, model and mutants, and
+# rigs (guests and other architectures, which are downloaded).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 full=0 install=1 only=
@@ -11,7 +12,7 @@ while [ $# -gt 0 ]; do
 	--full) full=1 ;;
 	--no-install) install=0 ;;
 	--only) only=,$2, ; shift ;;
-	*) sed -n '3,6p' "$0"; exit 2 ;;
+	*) sed -n '3,7p' "$0"; exit 2 ;;
 	esac
 	shift
 done
@@ -20,6 +21,8 @@ jobs=$(nproc)
 passed=0 failed=0 skipped=0
 failures=()
 
+# Only by name or in a full run.
+wanted_rigs() { [[ $only == *,rigs,* ]] || { [ -z "$only" ] && [ "$full" -eq 1 ]; }; }
 wanted() { [ -z "$only" ] || [[ $only == *,$1,* ]]; }
 
 # Counts ctest's own results, whatever its exit code; a stage that finds no test has failed.
@@ -64,12 +67,13 @@ if build debug; then
 fi
 wanted asan && build asan && run_ctest asan asan -L '^unit$' -j "$jobs"
 wanted tsan && build tsan && run_ctest tsan tsan -L '^threads$' -j "$jobs"
-if wanted system || wanted crash || wanted soak || wanted bench; then
+if wanted system || wanted crash || wanted soak || wanted bench || wanted_rigs; then
 	build release && {
 		wanted system && run_ctest system release -L '^system$'
 		wanted crash && run_ctest crash release -L '^crash$' -j "$jobs"
 		wanted soak && run_ctest soak release -L '^soak$'
 		wanted bench && run_ctest bench release -L '^bench$'
+		wanted_rigs && run_ctest rigs release -L '^rigs$'
 	}
 fi
 wanted mutants && run_ctest mutants debug -L '^mutants$'
