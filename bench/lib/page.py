@@ -29,16 +29,17 @@ caption{text-align:left;color:var(--soft);padding:.2rem 0}
 th,td{padding:.28rem .9rem .28rem 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
 thead th{color:var(--soft);font-weight:600;vertical-align:bottom}tbody th{font-weight:600}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.v{min-width:8rem}.v i{display:block;height:3px;margin-top:1px;background:var(--link);opacity:.6;border-radius:2px}
+.v{min-width:6rem}.v i{display:block;height:3px;margin-top:1px;background:var(--link);opacity:.6;border-radius:2px}
 caption{max-width:min(80ch,92vw)}
 tr.group th{padding-top:.8rem;border-bottom:0}tr.group .soft{font-weight:400}.metrics td:first-child{padding-left:.8rem}
-.w{white-space:normal;min-width:8rem;max-width:22rem}
+.w{white-space:normal;min-width:4rem;max-width:22rem}.metrics td:first-child{white-space:nowrap}.metrics thead th{font-weight:400}
 .plots{display:grid;gap:1.2rem 2rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,540px),1fr));margin:1rem 0}
 figure{margin:0;min-width:0}figcaption{font-weight:600;margin-bottom:.2rem}
 svg.plot{display:block;width:100%;height:auto;max-width:720px;color:var(--ink)}
-.tables{display:flex;flex-wrap:wrap;gap:0 3.5rem;align-items:flex-start}.tables>*{min-width:0;max-width:100%}
+.grid{display:grid;gap:.4rem 2.5rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,370px),1fr));align-items:start}.metrics{width:100%}
 .narrow{display:none}
-@media(max-width:600px){.wide{display:none}.narrow{display:block}body{font-size:15px}table{font-size:.85rem}th,td{padding-right:.5rem}th.n{white-space:normal}.v{min-width:5rem}}
+@media(max-width:600px){.wide{display:none}.narrow{display:block}body{font-size:15px}table{font-size:.85rem}th,td{padding-right:.5rem}th.n{white-space:normal}.v{min-width:5rem}
+.stack thead{display:none}.stack tr{display:block;border-bottom:1px solid var(--line);padding:.35rem 0}.stack tbody th,.stack td{display:inline;border:0;padding:0 .4rem 0 0}.stack td:last-child{color:var(--soft)}}
 details{margin:.3rem 0}summary{cursor:pointer;color:var(--link)}
 dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.15rem 1rem;margin:.5rem 0}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 @media(max-width:600px){dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}}
@@ -53,9 +54,9 @@ def e(v):
     return escape("" if v is None else str(v))
 
 
-def table(caption, head, rows, numeric=()):
+def table(caption, head, rows, numeric=(), kind=""):
     """head: texts; rows: lists of ready HTML cells, the first of which heads its row; numeric: columns of numbers."""
-    out = [f'<div class="scroll" role="region" tabindex="0" aria-label="{e(caption)}"><table><caption>{e(caption)}</caption><thead><tr>']
+    out = [f'<div class="scroll" role="region" tabindex="0" aria-label="{e(caption)}"><table class="{kind}"><caption>{e(caption)}</caption><thead><tr>']
     out += [f'<th scope="col"{" class=n" if i in numeric else ""}>{e(h)}</th>' for i, h in enumerate(head)]
     out.append("</tr></thead><tbody>")
     for row in rows:
@@ -160,12 +161,13 @@ def metric_rows(m):
 
 
 def metrics_table(x):
+    """One small table for each metric, as many beside each other as there is room for."""
     if not x.get("metrics"):
         return ""
-    body = "".join(metric_rows(m) for m in x["metrics"])
-    return (f'<div class="scroll" role="region" tabindex="0" aria-label="results of {e(x["name"])}"><table class="metrics"><caption>Results: medians; '
-            "ratio is ext4d's default ÷ this one</caption><thead><tr><th scope=col>system</th><th scope=col class=n>median</th>"
-            f"<th scope=col class=n>spread</th><th scope=col class=n>ratio</th></tr></thead>{body}</table></div>")
+    tables = [f'<div class="scroll" role="region" tabindex="0" aria-label="{e(m.get("label") or m["name"])}"><table class="metrics"><thead class="soft"><tr>'
+              "<th scope=col>system</th><th scope=col class=n>median</th><th scope=col class=n>spread</th><th scope=col class=n>ratio</th>"
+              f"</tr></thead>{metric_rows(m)}</table></div>" for m in x["metrics"]]
+    return f'<h3>Results</h3><p class="soft">Medians; the ratio is ext4d\'s default ÷ this one.</p><div class="grid">{"".join(tables)}</div>'
 
 
 def seed_table(x):
@@ -200,7 +202,7 @@ def claims_table(experiments, named):
             first = [f'<a href="#x-{e(x["name"])}">{e(x["name"])}</a>'] if named else []
             rows.append(first + [e(c.get("text")), claim_mark(c), e(c.get("evidence"))])
     head = (["experiment"] if named else []) + ["what it is to show", "result", "evidence"]
-    return table("Old to new, as the mails have it", head, rows) if rows else ""
+    return table("Old to new, as the mails have it", head, rows, kind="stack") if rows else ""
 
 
 def checks_text(x):
@@ -235,33 +237,50 @@ def change(new, old, better):
     if not a or not b:
         return "–"
     factor, word = (a / b, "more") if a >= b else (b / a, "less")
+    if factor < 1.02:
+        return "the same"
     good = {"higher": word == "more", "lower": word == "less"}.get(better)
-    mark = "" if good is None or factor < 1.02 else ' class="good"' if good else ' class="bad"'
+    mark = "" if good is None else ' class="good"' if good else ' class="bad"'
     return f"<span{mark}>{ratio(factor)} {word}</span>"
 
 
+def own_result(m):
+    return find(m, "ext4d", "new") or find(m, "ext4d")
+
+
+def row_head(x, m):
+    what = ", ".join(t for t in (m.get("label") or m["name"], m.get("unit")) if t)
+    return f'<a href="#x-{e(x["name"])}">{e(x["name"])}</a> {e(what)}'
+
+
+def plain_cell(r):
+    return median_cell(r, None).split("<i ")[0] if r else "–"
+
+
+def old_and_new(pairs):
+    rows = [[row_head(x, m), plain_cell(find(m, "ext4d", "old")), plain_cell(own_result(m)),
+             change(own_result(m), find(m, "ext4d", "old"), m.get("better"))] for x, m in pairs]
+    return table("Medians of ext4d", ["", "old", "new", "new against old"], rows, range(1, 4)) if rows else ""
+
+
+def beside_others(pairs):
+    others = [s for s in ("ext4", "fuse2fs", "raw", "null") if any(find(m, s) for _, m in pairs)]
+    pairs = [(x, m) for x, m in pairs if any(find(m, s) for s in others)]
+    rows, head = [], ["", "ext4d"]
+    for s in others:
+        head += [SYSTEMS[s]] + (["against ext4"] if s == "ext4" else [])
+    for x, m in pairs:
+        row = [row_head(x, m), plain_cell(own_result(m))]
+        for s in others:
+            row += [plain_cell(find(m, s))] + ([change(own_result(m), find(m, s), m.get("better"))] if s == "ext4" else [])
+        rows.append(row)
+    return table("Medians beside other systems", head, rows, range(1, len(head))) if rows else ""
+
+
 def main_numbers(experiments):
-    """One line for each metric: old and new of ext4d beside the others."""
-    others = [s for s in ("ext4", "fuse2fs", "raw", "null")
-              if any(find(m, s) for x in experiments for m in x.get("metrics") or [])]
-    rows = []
-    for x in experiments:
-        for m in x.get("metrics") or []:
-            new, old = find(m, "ext4d", "new"), find(m, "ext4d", "old")
-            new = new or find(m, "ext4d")
-            if not new:
-                continue
-            top = None
-            row = [f'<a href="#x-{e(x["name"])}">{e(x["name"])}</a> {e(", ".join(t for t in (m.get("label") or m["name"], m.get("unit")) if t))}',
-                   median_cell(old, top) if old else "–", median_cell(new, top), change(new, old, m.get("better"))]
-            for s in others:
-                r = find(m, s)
-                row.append(median_cell(r, top) if r else "–")
-            rows.append([c.replace('<i style="width:0%"></i>', "") for c in row])
-    if not rows:
-        return ""
-    head = ["", "ext4d, old", "ext4d, new", "new against old"] + [SYSTEMS[s] for s in others]
-    return table("Medians", head, rows, range(1, len(head)))
+    """One line for each metric: the old and the new of ext4d, and ext4d beside the others."""
+    pairs = [(x, m) for x in experiments for m in x.get("metrics") or [] if own_result(m)]
+    return old_and_new([p for p in pairs if find(p[1], "ext4d", "old")]) + beside_others(pairs)
 
 
 def settings_text(x):
@@ -281,7 +300,7 @@ def experiment(number_of_x, x, svgs):
         kind = " bad" if x["status"] == "failed" else ""
         out.append(f'<p class="note{kind}"><b>{e(STATUS.get(x["status"], x["status"]))}</b>: {e(x.get("reason"))}</p>')
     out += [settings_text(x), claims_table([x], False),
-            '<div class="tables">', metrics_table(x), seed_table(x), "</div>"]
+            seed_table(x), metrics_table(x)]
     figures = [figure(p, f"p{number_of_x}_{i}", svgs) for i, p in enumerate(x.get("plots") or [])]
     if figures:
         out.append(f'<div class="plots">{"".join(figures)}</div>')

@@ -79,12 +79,12 @@ def thin(points, most=MAX_POINTS):
     return out
 
 
-def scattered(plot, points):
+def scattered(plot):
     """Whether single points say more than a line: many values on a logarithmic scale, over time."""
     style = plot.get("style")
     if style in ("points", "lines"):
         return style == "points"
-    return bool(plot["y"].get("log")) and len(points) > MAX_MARKED
+    return bool(plot["y"].get("log")) and max(len(s.get("points") or []) for s in plot["series"]) > MAX_MARKED
 
 
 def axis_text(axis):
@@ -221,8 +221,8 @@ def line_style(plot, series, k, palette, points):
     title = f"title {quote(series.get('label'))}"
     if plot.get("kind") == "cdf":
         return f"using 1:2 with steps {colour} lw 2 {title}"
-    if scattered(plot, points):
-        return f"using 1:2 with points {colour} {point} ps 0.3 {title}"
+    if scattered(plot):
+        return f"using 1:2 with points {colour} {point} ps 0.35 {title}"
     if series.get("low") and series.get("high"):
         return f"using 1:2:3:4 with yerrorlines {colour} lw 2 {point} ps 0.6 {title}"
     if len(points) > MAX_MARKED:
