@@ -11,7 +11,8 @@
  * Invariants: (1) each free block lies in exactly one chunk. (2) No two chunks that are each
  * other's buddies have the same order. (3) b_free is the number of bits in b_base, b_fragments the
  * number of runs in it, b_counters[o] the number of bits in b_map[o]. (4) No bit stands for a block
- * at or past b_blocks.
+ * at or past b_blocks. (5) A bit of b_any is set iff its word of b_base is not 0: a search for
+ * free blocks passes over 64 words without any at once.
  * Locking: none; the group's lock is the owner's business.
  */
 #include "alloc/buddy.h"
@@ -96,6 +97,33 @@ static uint32_t find_word_bit(const uint64_t *map, uint32_t from, uint32_t end, 
 static uint32_t words_of(uint32_t bits)
 {
 	return (bits + WORD_BITS - 1) / WORD_BITS;
+}
+
+/* The words of [start, end) in b_base have changed. */
+static void update_any(struct ext4_buddy *b, uint32_t start, uint32_t end)
+{
+	for (uint32_t w = start / WORD_BITS; w <= (end - 1) / WORD_BITS; w++) {
+		if (b->b_base[w] != 0)
+			set_word_bit(b->b_any, w);
+		else
+			clear_word_bit(b->b_any, w);
+	}
+}
+
+/* The first free block at or after from (< b_blocks), or b_blocks. */
+static uint32_t next_free(const struct ext4_buddy *b, uint32_t from)
+{
+	uint32_t words = words_of(b->b_blocks);
+	uint32_t w = from / WORD_BITS;
+	uint64_t word = b->b_base[w] & ~UINT64_C(0) << (from % WORD_BITS);
+
+	if (word == 0) {
+		w = find_word_bit(b->b_any, w + 1, words, true);
+		if (w == words)
+			return b->b_blocks;
+		word = b->b_base[w];
+	}
+	return w * WORD_BITS + (uint32_t)__builtin_ctzll(word);
 }
 
 /* ---- Chunks ---- */
@@ -220,6 +248,7 @@ void ext4_buddy_load(struct ext4_buddy *b, const uint8_t *bitmap)
 	}
 	if (b->b_blocks % WORD_BITS != 0)
 		b->b_base[words - 1] &= (UINT64_C(1) << (b->b_blocks % WORD_BITS)) - 1;
+	update_any(b, 0, b->b_blocks);
 	for (;;) {
 		run = ext4_buddy_next_run(b, run.fr_start + run.fr_len, b->b_blocks);
 		if (run.fr_len == 0)
@@ -257,6 +286,7 @@ void ext4_buddy_mark_used(struct ext4_buddy *b, uint32_t start, uint32_t len)
 	neighbours = neighbour_free(b, start, end, false) + neighbour_free(b, start, end, true);
 	cut_chunks(b, start, end);
 	fill_words(b->b_base, start, end, false);
+	update_any(b, start, end);
 	b->b_free -= len;
 	b->b_fragments = b->b_fragments + neighbours - 1;
 	check_sometimes(b);
@@ -272,6 +302,7 @@ void ext4_buddy_mark_free(struct ext4_buddy *b, uint32_t start, uint32_t len)
 	neighbours = neighbour_free(b, start, end, false) + neighbour_free(b, start, end, true);
 	add_chunks(b, start, end);
 	fill_words(b->b_base, start, end, true);
+	update_any(b, start, end);
 	b->b_free += len;
 	b->b_fragments = b->b_fragments + 1 - neighbours;
 	check_sometimes(b);
@@ -308,9 +339,20 @@ struct ext4_free_run ext4_buddy_next_run(const struct ext4_buddy *b, uint32_t fr
 	end = min_u32(end, b->b_blocks);
 	if (from >= end)
 		return run;
-	run.fr_start = find_word_bit(b->b_base, from, end, true);
+	run.fr_start = min_u32(next_free(b, from), end);
 	if (run.fr_start < end)
 		run.fr_len = find_word_bit(b->b_base, run.fr_start, end, false) - run.fr_start;
+	return run;
+}
+
+struct ext4_free_run ext4_buddy_next_run_of(const struct ext4_buddy *b, uint32_t from, uint32_t max)
+{
+	struct ext4_free_run run = {0, 0};
+
+	if (from >= b->b_blocks)
+		return run;
+	run.fr_start = next_free(b, from);
+	run.fr_len = ext4_buddy_run_at(b, run.fr_start, max);
 	return run;
 }
 
@@ -380,6 +422,8 @@ void ext4_buddy_check(const struct ext4_buddy *b)
 		in_runs += run.fr_len;
 		runs++;
 	}
+	for (uint32_t w = 0; w < words_of(b->b_blocks); w++)
+		ASSERT_CMP(test_word_bit(b->b_any, w), ==, b->b_base[w] != 0);
 	ASSERT_CMP(in_chunks, ==, b->b_free);
 	ASSERT_CMP(in_runs, ==, b->b_free);
 	ASSERT_CMP(runs, ==, b->b_fragments);

@@ -22,7 +22,9 @@ struct ext4_buddy {
 	uint32_t b_counters[EXT4_BUDDY_ORDERS];
 	/* bit i of order o: [i << o, (i + 1) << o) is a maximal free chunk */
 	uint64_t *b_map[EXT4_BUDDY_ORDERS];
-	uint64_t *b_base;   /* bit set: the block is free */
+	uint64_t *b_base; /* bit set: the block is free */
+	/* bit set: that word of b_base is not 0 */
+	uint64_t b_any[(1u << EXT4_BUDDY_MAX_ORDER) / 64 / 64];
 	uint64_t b_words[]; /* what the pointers point to */
 };
 
@@ -53,6 +55,9 @@ uint32_t ext4_buddy_run_at(const struct ext4_buddy *b, uint32_t start, uint32_t 
  * end.
  */
 struct ext4_free_run ext4_buddy_next_run(const struct ext4_buddy *b, uint32_t from, uint32_t end);
+/* The same up to the end of the group, the run cut at `max` blocks: what is behind them is not looked at. */
+struct ext4_free_run ext4_buddy_next_run_of(const struct ext4_buddy *b, uint32_t from,
+					    uint32_t max);
 /* The order of the largest free chunk, -1 if nothing is free. */
 int ext4_buddy_largest_order(const struct ext4_buddy *b);
 /*

@@ -189,17 +189,16 @@ static bool walk_next(struct walk *w, ext4_group_t *group)
 
 /*
  * The first run of at least `want` blocks from `from` on, in the given number of runs; the longest
- * seen in *best.
+ * seen in *best, as far as it is wanted.
  */
 static bool scan_runs(struct mb_search *s, const struct mb_group *g, uint32_t from, uint32_t max,
 		      struct ext4_free_run *best)
 {
 	struct ext4_free_run run = {from, 0};
-	uint32_t end = g->g_buddy->b_blocks;
 
 	best->fr_len = 0;
 	for (uint32_t i = 0; i < max; i++) {
-		run = ext4_buddy_next_run(g->g_buddy, run.fr_start + run.fr_len, end);
+		run = ext4_buddy_next_run_of(g->g_buddy, run.fr_start + run.fr_len, s->s_want);
 		if (run.fr_len == 0)
 			break;
 		s->s_nr_extents++;

@@ -43,6 +43,7 @@ static struct ext4_buddy *load_model(uint32_t blocks)
 static void compare(const struct ext4_buddy *b)
 {
 	struct ext4_free_run run = {0, 0};
+	struct ext4_free_run cut;
 	uint32_t wrong = 0;
 	uint32_t pos = 0;
 
@@ -52,6 +53,9 @@ static void compare(const struct ext4_buddy *b)
 		run = ext4_buddy_next_run(b, run.fr_start + run.fr_len, b->b_blocks);
 		if (run.fr_len == 0)
 			break;
+		cut = ext4_buddy_next_run_of(b, pos, 5);
+		ck_assert_uint_eq(cut.fr_start, run.fr_start);
+		ck_assert_uint_eq(cut.fr_len, run.fr_len < 5 ? run.fr_len : 5);
 		for (; pos < run.fr_start; pos++)
 			wrong += model[pos];
 		for (; pos < run.fr_start + run.fr_len; pos++)
@@ -125,6 +129,33 @@ START_TEST(freeing_everything_gives_the_largest_chunks)
 	ck_assert_uint_eq(b->b_fragments, 1);
 	ck_assert_int_eq(ext4_buddy_largest_order(b), 15);
 	ck_assert_uint_eq(b->b_counters[15], 1);
+	ext4_buddy_check(b);
+	ext4_buddy_free(b);
+}
+END_TEST
+
+/* Long used stretches, whole words of them and parts, lie between the free runs. */
+START_TEST(search_passes_over_what_is_used)
+{
+	struct ext4_buddy *b;
+
+	memset(model, true, sizeof(model));
+	b = load_model(MODEL_MAX);
+	ext4_buddy_mark_used(b, 0, 20000);
+	ck_assert_uint_eq(ext4_buddy_next_run(b, 0, MODEL_MAX).fr_start, 20000);
+	ck_assert_uint_eq(ext4_buddy_next_run(b, 0, 15000).fr_len, 0);
+	ck_assert_uint_eq(ext4_buddy_next_run(b, 0, 20010).fr_len, 10);
+	ext4_buddy_mark_free(b, 4100, 10);
+	ck_assert_uint_eq(ext4_buddy_next_run_of(b, 63, 4).fr_start, 4100);
+	ck_assert_uint_eq(ext4_buddy_next_run_of(b, 63, 4).fr_len, 4);
+	ck_assert_uint_eq(ext4_buddy_next_run_of(b, 4104, 400).fr_start, 4104);
+	ck_assert_uint_eq(ext4_buddy_next_run_of(b, 4104, 400).fr_len, 6);
+	ck_assert_uint_eq(ext4_buddy_next_run_of(b, 4110, 400).fr_start, 20000);
+	ck_assert_uint_eq(ext4_buddy_next_run_of(b, 4110, 400).fr_len, 400);
+	ext4_buddy_mark_used(b, 4100, 10);
+	ext4_buddy_mark_used(b, 20000, MODEL_MAX - 20000);
+	ck_assert_uint_eq(ext4_buddy_next_run(b, 0, MODEL_MAX).fr_len, 0);
+	ck_assert_uint_eq(ext4_buddy_next_run_of(b, MODEL_MAX - 1, 5).fr_len, 0);
 	ext4_buddy_check(b);
 	ext4_buddy_free(b);
 }
@@ -225,6 +256,7 @@ int main(void)
 {
 	int rc = RUN_TESTS("alloc/buddy", random_changes_agree_with_a_plain_array,
 			   freeing_everything_gives_the_largest_chunks,
+			   search_passes_over_what_is_used,
 			   find_chunk_prefers_the_first_at_or_after_the_goal,
 			   bitmap_helpers_agree_with_single_bits);
 
