@@ -58,7 +58,7 @@ static char *read_all(int fd)
 {
 	size_t room = 0, len = 0;
 	char *text = NULL;
-	ssize_t n;
+	ssize_t n = -1;
 
 	do {
 		if (room - len < 4096) {
