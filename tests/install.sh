@@ -7,7 +7,7 @@ what=${1:-test}
 packages=(gcc make cmake ninja-build pkg-config libfuse3-dev fuse3 liburing-dev libext2fs-dev comerr-dev
 	libbsd-dev libblkid-dev libseccomp-dev libcap-ng-dev systemtap-sdt-dev check e2fsprogs)
 if [ "$what" = bench ]; then
-	packages+=(fuse2fs bc python3 fio bonnie++ dbench postmark sqlite3 git tar gnuplot-nox)
+	packages+=(fuse2fs bc python3 fio bonnie++ dbench postmark sqlite3 git tar gnuplot-nox valgrind)
 fi
 if [ "$what" = test ]; then
 	packages+=(ccache rsync patch procps clang-format-14 clang-tidy-14 shellcheck binutils acl attr fuse2fs bc python3 fio gnuplot-nox)
