@@ -29,6 +29,16 @@ START_TEST(periodic_round_writes_what_is_old_and_nothing_else)
 }
 END_TEST
 
+static uint32_t nr_more_io(struct wf *f)
+{
+	uint32_t n;
+
+	mutex_lock(&f->wb->wb_lock);
+	n = f->wb->wb_nr_b_more_io;
+	mutex_unlock(&f->wb->wb_lock);
+	return n;
+}
+
 START_TEST(background_round_stops_at_its_threshold)
 {
 	struct wf f;
@@ -50,9 +60,9 @@ START_TEST(background_round_stops_at_its_threshold)
 	usleep(50000);
 	/* Chunks of 1024 until below. */
 	ck_assert_uint_eq(atomic_load(&inode->i_mapping->as_nr_dirty), 3000 - 2 * 1024);
-	mutex_lock(&f.wb->wb_lock);
-	ck_assert_uint_eq(f.wb->wb_nr_b_more_io, 1);
-	mutex_unlock(&f.wb->wb_lock);
+	for (unsigned i = 0; i < 300 && nr_more_io(&f) == 0; i++)
+		usleep(10000);
+	ck_assert_uint_eq(nr_more_io(&f), 1);
 	wf_sync(&f);
 	wf_check(inode, 1, 0, 3000 * PAGE);
 	iput(inode);
