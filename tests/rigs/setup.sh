@@ -6,12 +6,20 @@
 # armhf, arm64: a root file system, which is the sysroot too, and a kernel.
 . "$(dirname "$0")/lib.sh"
 
+# fetch PACKAGE...: into this folder, by the host's apt, whose lists may be missing or old
+fetch() {
+	apt-get -o APT::Sandbox::User=root -qq download "$@" || {
+		apt-get -qq update
+		apt-get -o APT::Sandbox::User=root -qq download "$@"
+	}
+}
+
 # unpack DIR PACKAGE...: by the host's apt
 unpack() {
 	local dir=$1 debs
 	shift
 	debs=$(mktemp -d "$RIG/debs.XXXXXX")
-	(cd "$debs" && apt-get -o APT::Sandbox::User=root download "$@" 2>&1 | tail -n 1)
+	(cd "$debs" && fetch "$@")
 	mkdir -p "$dir"
 	for deb in "$debs"/*.deb; do dpkg -x "$deb" "$dir"; done
 	rm -rf "$debs"
