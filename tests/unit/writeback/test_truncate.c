@@ -131,6 +131,17 @@ START_TEST(size_beyond_the_format_is_refused)
 }
 END_TEST
 
+/* How a file gets longer. */
+static void grow_to_9000(struct inode *inode, int how)
+{
+	if (how == 0)
+		ck_assert_int_eq(ext4_truncate_to(inode, 9000), 0);
+	else if (how == 1)
+		wf_fill(inode, 2, 8900, 100, 100);
+	else
+		ck_assert_int_eq(ext4_fallocate(inode, 0, 4096, 4904, &wf_root), 0);
+}
+
 /* Garbage behind the end of a file that somebody else left on the disk does not appear when the file grows. */
 static void garbage_behind_the_end(int how)
 {
@@ -148,12 +159,8 @@ static void garbage_behind_the_end(int how)
 	memset((uint8_t *)mem_data(f.image) + map.m_pblk * 4096 + 1000, 'G', 3096);
 	wf_mount(&f);
 	inode = wf_file(&f, 0);
-	if (how == 0)
-		ck_assert_int_eq(ext4_truncate_to(inode, 9000), 0);
-	else if (how == 1)
-		wf_fill(inode, 2, 8900, 100, 100);
-	else if (how == 2)
-		ck_assert_int_eq(ext4_fallocate(inode, 0, 4096, 4904, &wf_root), 0);
+	if (how < 3)
+		grow_to_9000(inode, how);
 	else
 		wf_fill(inode, 2, 1000, 8000, 10);
 	ck_assert_uint_eq(i_size_read(inode), 9000);
@@ -176,6 +183,39 @@ START_TEST(old_bytes_behind_the_end_never_appear)
 {
 	for (int how = 0; how < 4; how++)
 		garbage_behind_the_end(how);
+}
+END_TEST
+
+/* No commit is due yet: whenever one comes, the size in it is one whose bytes are on the device. */
+START_TEST(tail_is_zero_on_the_disk_before_the_size_passes_it)
+{
+	for (int how = 0; how < 3; how++) {
+		struct ext4_map_blocks map = {.m_lblk = 0, .m_len = 1};
+		struct inode *inode;
+		uint8_t *block;
+		struct wf f;
+
+		wf_open(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+		inode = wf_file(&f, 0);
+		wf_fill(inode, 1, 0, 1000, 1000);
+		wf_sync(&f);
+		ck_assert_int_eq(ext4_map_blocks(NULL, inode, &map, 0), 1);
+		iput(inode);
+		wf_umount(&f);
+		block = (uint8_t *)mem_data(f.image) + map.m_pblk * 4096;
+		memset(block + 1000, 'G', 3096);
+		wf_mount(&f);
+		inode = wf_file(&f, 0);
+		grow_to_9000(inode, how);
+		if (how == 1) {
+			ck_assert_uint_eq(atomic_load(&inode->i_disksize), 1000);
+			ck_assert_int_eq(filemap_write_and_wait_range(inode, 0, 9000), 0);
+		}
+		ck_assert_uint_eq(atomic_load(&inode->i_disksize), 9000);
+		ck_assert_int_eq(bytes_mismatch(block + 1000, 3096, 0), -1);
+		iput(inode);
+		wf_close(&f);
+	}
 }
 END_TEST
 
@@ -295,6 +335,7 @@ int main(void)
 			 truncate_to_the_same_size_drops_blocks_past_the_end,
 			 size_in_a_hole_reaches_the_disk, size_beyond_the_format_is_refused,
 			 old_bytes_behind_the_end_never_appear,
+			 tail_is_zero_on_the_disk_before_the_size_passes_it,
 			 empty_file_is_cut_without_a_transaction, truncate_waits_for_io_in_flight,
 			 truncate_that_is_cut_is_finished_by_the_next_mount);
 }
