@@ -7,7 +7,7 @@ seed=${EXT4D_SEED:-7}
 rounds=2 cuts=50 want_disks=1800 want_acks=220
 workloads=(append save reuse truncate fallocate dsync sync directory)
 if [ "${EXT4D_TEST_FULL:-0}" != 0 ]; then
-	rounds=10 cuts=400 want_disks=60000 want_acks=2500
+	rounds=4 cuts=200 want_disks=15000 want_acks=1500
 	mapfile -t workloads < <("$CUT" -L | cut -d ' ' -f 1 | grep -v -e busy -e stream)
 fi
 
