@@ -19,7 +19,8 @@ from suite.shell import StepFailed, Stopped
 
 PEER_FACTOR = 10
 PEER_LEAST_S = 3.0
-BUDGET_S = {"smoke": 100, "quick": 560}  # on a slow machine there are fewer rounds; the other modes take what they need
+# In memory; on a slow machine there are fewer rounds. Modelled and real devices take what they need.
+BUDGET_S = {"smoke": 100, "quick": 560}
 
 
 class Skip(Exception):
@@ -320,10 +321,12 @@ class Suite:
 
     def within_budget(self, experiment, steps):
         """Fewer rounds if time gets short; what users run is left out if there is none left."""
-        budget = BUDGET_S.get(self.mode)
-        if not budget or not steps or self.args.rounds_given:
+        budget = BUDGET_S.get(self.mode) if self.args.emulate == "ram" else None
+        elapsed, left = self.progress.elapsed(), self.progress.left()
+        # The first guesses are only guesses.
+        if not budget or not steps or self.args.rounds_given or elapsed < budget / 4:
             return steps
-        remaining, left = budget - self.progress.elapsed(), self.progress.left()
+        remaining = budget - elapsed
         rounds = self.rounds if left <= remaining else max(int(self.rounds * remaining / left), 1)
         if remaining <= 0 and not experiment.seed:
             rounds = 0
