@@ -12,6 +12,7 @@
 #include "tests/lib/testlib.h"
 #include "util/err.h"
 #include "util/lock.h"
+#include "util/trace.h"
 
 #define MIB (1u << 20)
 
@@ -195,8 +196,42 @@ START_TEST(statistics_and_block_hooks)
 	ck_assert_uint_eq(e.write_bytes, 5120);
 	ck_assert_uint_eq(hist_count(&bd->bd_stats.s_latency_ns[REQ_OP_WRITE]), 2);
 	ck_assert_uint_eq(counter_read(&bd->bd_stats.s_in_flight), 0);
+	ck_assert_uint_eq(hist_count(&bd->bd_stats.s_depth), 2);
+	ck_assert_uint_eq(counter_read(&bd->bd_stats.s_depth.h_max), 1);
 	ck_assert(!blk_wants_marks(bd));
 	ck_assert_int_eq(blk_mark(bd, "nobody listens"), 0);
+	blk_close(bd);
+}
+END_TEST
+
+/* As blktrace writes them. */
+START_TEST(events_tell_each_request)
+{
+	static const char *const want[] = {
+		"block_rq_issue: 0,0 WFSM 4096 () 16 + 8 [",
+		"block_rq_complete: 0,0 WFSM () 16 + 8 [0]",
+		"block_rq_issue: 0,0 FS 0 () 0 + 0 [",
+		"block_rq_complete: 0,0 FS () 0 + 0 [0]",
+		"block_rq_issue: 0,0 RS 512 () 8192 + 1 [",
+		"block_rq_complete: 0,0 RS () 8192 + 1 [-5]",
+	};
+	struct blkdev *bd = mem_open(4 * MIB, 512, NULL);
+	static char text[4096];
+	const char *at = text;
+
+	ck_assert_int_eq(trace_set_events("block_rq_issue,block_rq_complete"), 0);
+	ck_assert_int_eq(blk_write(bd, 8192, buf, 4096, REQ_FUA | REQ_META), 0);
+	ck_assert_int_eq(blk_flush(bd), 0);
+	ck_assert_int_eq(blk_read(bd, 4 * MIB, buf, 512, 0), -EIO);
+	ck_assert_int_eq(trace_set_events("none"), 0);
+	ck_assert_int_eq(blk_write(bd, 0, buf, 4096, 0), 0);
+	text[trace_read(text, sizeof(text) - 1)] = '\0';
+	for (unsigned i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		at = strstr(at, want[i]);
+		ck_assert_msg(at != NULL, "no \"%s\" in its place in\n%s", want[i], text);
+		at++;
+	}
+	ck_assert_ptr_null(strstr(at, "block_rq"));
 	blk_close(bd);
 }
 END_TEST
@@ -232,5 +267,5 @@ int main(void)
 	return RUN_TESTS("block/mem", what_is_written_is_read, scattered_memory_is_one_request,
 			 bad_ranges_are_refused, discard_and_zeroout_zero_exactly_the_range,
 			 write_modes_drop_and_fail, statistics_and_block_hooks,
-			 helpers_make_check_and_break_a_file_system);
+			 events_tell_each_request, helpers_make_check_and_break_a_file_system);
 }
