@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # What counters, histograms and events (all off, as they are by default) cost: the user instructions of writes of 8 KiB, from
 # the request to the device in memory, in a build as it is and in one without them (EXT4D_NO_STATS). Fails above 1 per cent.
-# overhead.sh [-n WRITES] [-k]     -k: a table of the functions that differ most
+# overhead.sh [-n WRITES] [-k]     -k: the functions that differ most, callees included
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 writes=4096
@@ -40,9 +40,9 @@ count() {
 	awk '/Collected/ { print $NF }' "$WORK/log"
 }
 
-# per_function NAME: "function instructions", those of one name added up
+# per_function NAME: "function instructions", with all that it calls
 per_function() {
-	callgrind_annotate --inclusive=no --threshold=100 --show-percs=no "$WORK/$1.out" 2>/dev/null |
+	callgrind_annotate --inclusive=yes --threshold=100 --show-percs=no "$WORK/$1.out" 2>/dev/null |
 		sed -nE 's/^ *([0-9,]+) .*:([A-Za-z0-9_.]+)( .*)?$/\2 \1/p' | tr -d , |
 		awk '{ n[$1] += $2 } END { for (f in n) print f, n[f] }' | sort
 }
@@ -58,6 +58,7 @@ awk -v n="$writes" -v a="$with" -v b="$without" 'BEGIN {
 	printf "  cost                         %12d  %8.1f each  %.2f %%\n", a - b, (a - b) / n, (a - b) * 100 / b
 }'
 if [ "$table" = 1 ]; then
+	echo "  each write, callees included:"
 	join -a 1 -a 2 -e 0 -o 0,1.2,2.2 <(per_function with) <(per_function without) |
 		awk -v n="$writes" '{ printf "%10.1f  %s\n", ($2 - $3) / n, $1 }' | sort -rn | awk 'NR <= 25 || $1 < -1'
 fi
