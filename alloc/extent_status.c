@@ -33,7 +33,7 @@
 
 #define ES_MAX_CLEAN_NODES 131072u /* in the whole process, about 10 MiB */
 #define ES_SHRINK_BATCH 512u
-#define ES_SPARES_KEPT 1u
+#define ES_SPARES_KEPT 2u   /* what an appending write asks for */
 #define ES_CHECK_ALWAYS 64u /* trees up to this size are checked at each change in debug builds */
 #define ES_CHECK_EVERY 256u
 
