@@ -97,5 +97,7 @@ struct inode *ext4_new_inode(handle_t *handle, struct inode *dir, uint16_t mode,
  * From evict_inode.
  */
 int ext4_free_inode(handle_t *handle, struct inode *inode);
+/* Before the first change of its handle: what ext4_free_inode() could fail to read. */
+int ext4_free_inode_prepare(handle_t *handle, struct inode *inode);
 
 #endif

@@ -9,7 +9,7 @@
  * in place, and the orphan record finishes a truncate.
  *
  * Invariants: (1) the status tree forgets a block before the extent tree does; (2) a block is freed after the splice that unmapped it, in
- * the same handle; (3) each step lowers *end or is the last.
+ * the same handle, and all that its freeing needs is had before; (3) each step lowers *end or is the last.
  * Locking: i_data_sem for write in a step, not held between steps.
  */
 #include <string.h>
@@ -124,6 +124,8 @@ static int remove_at(handle_t *handle, struct inode *inode, struct ext4_ext_path
 	}
 	ext4_free_runs_init(handle, inode, fixed_credits((unsigned)path->p_depth), &rm.rm_runs);
 	err = plan_removal(inode, leaf, start, (uint64_t)*end + 1, &rm);
+	if (err == 0)
+		err = ext4_free_runs_prepare(handle, inode, &rm.rm_runs);
 	if (err == 0) {
 		len = (ext4_lblk_t)((uint64_t)*end + 1 - rm.rm_start);
 		ASSERT_CMP(ext4_es_delayed_blocks(inode, (ext4_lblk_t)rm.rm_start, len), ==, 0u);

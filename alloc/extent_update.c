@@ -422,6 +422,17 @@ static void note_freed(struct ext4_ext_path *path, int from, int to, struct free
 	}
 }
 
+/* The nodes at levels from..to are going to be freed. */
+static int prepare_to_free(handle_t *handle, struct inode *inode, struct ext4_ext_path *path,
+			   int from, int to)
+{
+	int err = 0;
+
+	for (int i = from; i <= to && err == 0; i++)
+		err = ext4_free_blocks_prepare(handle, inode, path->p_node[i].n_bh->b_blocknr, 1);
+	return err;
+}
+
 static int free_nodes(handle_t *handle, struct inode *inode, const struct freed_nodes *fn)
 {
 	int err = 0;
@@ -476,6 +487,9 @@ static int drop_leaf(handle_t *handle, struct inode *inode, struct ext4_ext_path
 	ASSERT_CMP(path->p_depth, >, 0);
 	while (level > 0 && ext4_ext_entries(path->p_node[level].n_hdr) == 1)
 		level--;
+	err = prepare_to_free(handle, inode, path, level + 1, path->p_depth);
+	if (err < 0)
+		return err;
 	if (level == 0 && ext4_ext_entries(path->p_node[0].n_hdr) == 1)
 		make_root_empty(inode);
 	else
@@ -563,6 +577,11 @@ int ext4_ext_collapse(handle_t *handle, struct inode *inode, bool have_credits)
 		child = path.p_node[1].n_hdr;
 		if (ext4_ext_entries(child) > EXT4_EXT_ROOT_MAX ||
 		    (jbd2_journal_extend(handle, COLLAPSE_CREDITS, 1) != 0 && !have_credits)) {
+			ext4_ext_put_path(&path);
+			break;
+		}
+		err = prepare_to_free(handle, inode, &path, 1, 1);
+		if (err < 0) {
 			ext4_ext_put_path(&path);
 			break;
 		}

@@ -359,6 +359,13 @@ static int free_part(handle_t *handle, const struct part *p)
 	return err;
 }
 
+static int not_data_blocks(struct inode *inode, ext4_fsblk_t block, uint64_t count)
+{
+	return ext4_error_block(inode->i_sb, inode->i_ino, block,
+				"%llu blocks to free are not data blocks",
+				(unsigned long long)count);
+}
+
 static int free_range(handle_t *handle, struct inode *inode, ext4_fsblk_t block, uint64_t count,
 		      bool metadata, bool at_once)
 {
@@ -366,9 +373,7 @@ static int free_range(handle_t *handle, struct inode *inode, ext4_fsblk_t block,
 	int err = 0;
 
 	if (count == 0 || !ext4_data_block_valid(sb, block, count))
-		return ext4_error_block(sb, inode->i_ino, block,
-					"%llu blocks to free are not data blocks",
-					(unsigned long long)count);
+		return not_data_blocks(inode, block, count);
 	while (count > 0 && err == 0) {
 		struct part p = {.p_sb = sb, .p_at_once = at_once, .p_metadata = metadata};
 		ext4_group_t group = ext4_group_of_block(sb, block);
@@ -381,6 +386,31 @@ static int free_range(handle_t *handle, struct inode *inode, ext4_fsblk_t block,
 		err = IS_ERR(p.p_group) ? PTR_ERR(p.p_group) : free_part(handle, &p);
 		block += p.p_len;
 		count -= p.p_len;
+	}
+	return err;
+}
+
+int ext4_free_blocks_prepare(handle_t *handle, struct inode *inode, ext4_fsblk_t block,
+			     uint64_t count)
+{
+	struct super_block *sb = inode->i_sb;
+	ext4_group_t last;
+	int err = 0;
+
+	if (count == 0 || !ext4_data_block_valid(sb, block, count))
+		return not_data_blocks(inode, block, count);
+	last = ext4_group_of_block(sb, block + count - 1);
+	for (ext4_group_t group = ext4_group_of_block(sb, block); group <= last; group++) {
+		struct mb_group *g = ext4_mb_group_get(sb, group);
+		struct mb_edit e;
+
+		if (IS_ERR(g))
+			return PTR_ERR(g);
+		err = ext4_mb_edit_begin(handle, sb, g->g_info, false, &e);
+		if (err == 0)
+			err = ext4_mb_edit_end(handle, &e, false);
+		if (err != 0)
+			break;
 	}
 	return err;
 }

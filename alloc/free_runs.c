@@ -77,6 +77,16 @@ uint64_t ext4_free_runs_add(struct super_block *sb, struct ext4_free_runs *fr, e
 	return last - pblk + 1;
 }
 
+int ext4_free_runs_prepare(handle_t *handle, struct inode *inode, const struct ext4_free_runs *fr)
+{
+	int err = 0;
+
+	for (int i = 0; i < fr->fr_n && err == 0; i++)
+		err = ext4_free_blocks_prepare(handle, inode, fr->fr_run[i].pblk,
+					       fr->fr_run[i].len);
+	return err;
+}
+
 int ext4_free_runs_free(handle_t *handle, struct inode *inode, const struct ext4_free_runs *fr)
 {
 	unsigned flags = 0;

@@ -27,6 +27,8 @@ void ext4_free_runs_init(handle_t *handle, struct inode *inode, unsigned fixed,
 /* Choose blocks of [pblk, pblk + len), the upper ones first; returns how many fit. */
 uint64_t ext4_free_runs_add(struct super_block *sb, struct ext4_free_runs *fr, ext4_fsblk_t pblk,
 			    uint64_t len);
+/* Before the map forgets them: ext4_free_blocks_prepare() for all that was chosen. */
+int ext4_free_runs_prepare(handle_t *handle, struct inode *inode, const struct ext4_free_runs *fr);
 /* Free what was chosen. */
 int ext4_free_runs_free(handle_t *handle, struct inode *inode, const struct ext4_free_runs *fr);
 /* Revoke records that a step may need, `nodes` blocks of the map included. */

@@ -591,6 +591,19 @@ static int make_busy_set(struct super_block *sb, struct mb_group *g)
 	return 0;
 }
 
+int ext4_free_inode_prepare(handle_t *handle, struct inode *inode)
+{
+	struct super_block *sb = inode->i_sb;
+	struct mb_group *g = ext4_mb_group_get(sb, (inode->i_ino - 1) / sb->s_inodes_per_group);
+	struct mb_edit e;
+	int err;
+
+	if (IS_ERR(g))
+		return PTR_ERR(g);
+	err = ext4_mb_edit_begin(handle, sb, g->g_info, true, &e);
+	return err != 0 ? err : ext4_mb_edit_end(handle, &e, false);
+}
+
 int ext4_free_inode(handle_t *handle, struct inode *inode)
 {
 	struct super_block *sb = inode->i_sb;

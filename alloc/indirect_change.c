@@ -313,6 +313,8 @@ static int clear_upwards(handle_t *handle, struct inode *inode, struct ext4_ind_
 			     level == bottom ? hi : c->c_offset[level]))
 		level--;
 	err = array_access(handle, c, level);
+	for (int i = level + 1; i <= bottom && err == 0; i++)
+		err = ext4_free_blocks_prepare(handle, inode, c->c_bh[i]->b_blocknr, 1);
 	if (err == 0 && level == bottom)
 		err = clear_slots(handle, inode, c, level, lo, hi);
 	else if (err == 0)
@@ -337,6 +339,8 @@ static int remove_slots(handle_t *handle, struct inode *inode, struct ext4_ind_c
 		bound = hi - (*end - start);
 	ext4_free_runs_init(handle, inode, FIXED_CREDITS, &runs);
 	err = choose_slots(inode, c, bound, &lo, &runs);
+	if (err == 0)
+		err = ext4_free_runs_prepare(handle, inode, &runs);
 	if (err == 0) {
 		low_lblk = *end - (hi - lo);
 		err = ext4_es_remove(inode, low_lblk, *end - low_lblk + 1);

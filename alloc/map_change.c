@@ -189,6 +189,10 @@ int ext4_remove_space(handle_t *handle, struct inode *inode, ext4_lblk_t start, 
 		return 0;
 	if (ext4_es_has_delayed(inode, start, end))
 		ext4_da_release_range(inode, start, end - start + 1);
+	err = ext4_journal_ensure_credits(handle, credits, revokes);
+	/* Its block is at hand from here on: what a step changes can be written. */
+	if (err >= 0)
+		err = ext4_prepare_inode_write(handle, inode);
 	/* Each step lowers end, or takes a node out of the tree. */
 	while (err >= 0 && !done) {
 		err = ext4_journal_ensure_credits(handle, credits, revokes);

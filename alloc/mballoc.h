@@ -55,6 +55,12 @@ ext4_fsblk_t ext4_new_meta_block(handle_t *handle, struct inode *inode, ext4_fsb
 int ext4_free_blocks(handle_t *handle, struct inode *inode, ext4_fsblk_t block, uint64_t count,
 		     unsigned flags);
 /*
+ * Before the map is changed: get all that freeing the range can fail to get, but memory. The blocks are checked, the bitmaps are read and
+ * write access to them is had, so that no I/O error leaves blocks that nobody has. The same credits as ext4_free_blocks().
+ */
+int ext4_free_blocks_prepare(handle_t *handle, struct inode *inode, ext4_fsblk_t block,
+			     uint64_t count);
+/*
  * Undo of an allocation that was never used in any transaction content (error paths): allocatable
  * at once is allowed.
  */

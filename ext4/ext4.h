@@ -104,6 +104,7 @@ void ext4_options_init(struct ext4_options *o);
 #define I_LOADING (1u << 10)   /* being read from the disk: others wait */
 #define I_NO_EXPAND (1u << 11) /* i_extra_isize cannot grow: xattrs are in the way */
 #define I_EVICTING (1u << 12)  /* I_FREEING and unlinked: evict_inode runs or will run */
+#define I_NOT_DONE (1u << 13)  /* an orphan kept for ext4_retry_orphans() */
 #define I_DIRTY_ALL (I_DIRTY_SYNC | I_DIRTY_DATASYNC | I_DIRTY_PAGES)
 
 struct inode {
@@ -155,7 +156,7 @@ struct inode {
 	bool i_on_orphan;	     /* [s_orphan_lock] */
 	uint32_t i_orphan_idx;	     /* [s_orphan_lock] slot in the orphan file, UINT32_MAX: list */
 	struct work_item i_work;     /* eviction on a worker */
-	STAILQ_ENTRY(inode) i_evict; /* [icache] evictions put off (simulations) */
+	STAILQ_ENTRY(inode) i_evict; /* [icache] evictions put off, orphans to be tried again */
 	bool i_hashed;		     /* [icache] */
 	bool i_on_lru;		     /* [icache] */
 };

@@ -54,6 +54,8 @@ struct ext4_icache {
 	struct work_item ic_shrink_work;
 	struct mutex ic_put_off_lock; /* LEAF */
 	struct evict_list ic_put_off; /* [ic_put_off_lock] evictions waiting for a handle to end */
+	struct evict_list
+		ic_not_done; /* [ic_put_off_lock] orphans to be tried again, each with a reference */
 	struct icache_shard ic_shard[SHARDS];
 };
 
@@ -246,6 +248,15 @@ void ext4_inode_set_generation(struct inode *inode, uint32_t generation)
 
 /* ---- Eviction ---- */
 
+static void keep_not_done(struct inode *inode)
+{
+	struct ext4_icache *ic = inode->i_sb->s_icache;
+
+	mutex_lock(&ic->ic_put_off_lock);
+	STAILQ_INSERT_TAIL(&ic->ic_not_done, inode, i_evict);
+	mutex_unlock(&ic->ic_put_off_lock);
+}
+
 static void evict(struct inode *inode)
 {
 	struct super_block *sb = inode->i_sb;
@@ -256,6 +267,10 @@ static void evict(struct inode *inode)
 	if (sb->s_upper->evict_inode != NULL && (atomic_load(&inode->i_state) & I_BAD) == 0)
 		sb->s_upper->evict_inode(inode);
 	ASSERT_CMP(atomic_load(&inode->i_count), ==, 1);
+	if ((atomic_load(&inode->i_state) & I_NOT_DONE) != 0) {
+		keep_not_done(inode);
+		return;
+	}
 	atomic_store(&inode->i_count, 0);
 	mutex_lock(&s->is_lock);
 	unhash_locked(s, inode);
@@ -321,6 +336,82 @@ void ext4_inode_unhash(struct inode *inode)
 	mutex_lock(&s->is_lock);
 	unhash_locked(s, inode);
 	mutex_unlock(&s->is_lock);
+}
+
+/* ---- Orphans whose end failed ---- */
+
+void ext4_orphan_not_done(struct inode *inode)
+{
+	struct super_block *sb = inode->i_sb;
+	uint32_t state = atomic_load(&inode->i_state);
+
+	if (atomic_load(&sb->s_aborted) || sb_rdonly(sb) || (state & (I_BAD | I_NOT_DONE)) != 0)
+		return;
+	/* With no name it is the eviction that ends it, and evict() that keeps it if it fails. */
+	if (atomic_load(&inode->i_nlink) == 0 && (state & I_EVICTING) == 0)
+		return;
+	if ((atomic_fetch_or(&inode->i_state, I_NOT_DONE) & I_NOT_DONE) != 0 ||
+	    (state & I_EVICTING) != 0)
+		return;
+	ihold(inode);
+	keep_not_done(inode);
+}
+
+static struct inode *take_not_done(struct evict_list *list)
+{
+	struct inode *inode = STAILQ_FIRST(list);
+
+	if (inode != NULL) {
+		STAILQ_REMOVE_HEAD(list, i_evict);
+		atomic_fetch_and(&inode->i_state, ~I_NOT_DONE);
+	}
+	return inode;
+}
+
+static void detach_not_done(struct super_block *sb, struct evict_list *list)
+{
+	struct ext4_icache *ic = sb->s_icache;
+
+	STAILQ_INIT(list);
+	mutex_lock(&ic->ic_put_off_lock);
+	STAILQ_CONCAT(list, &ic->ic_not_done);
+	mutex_unlock(&ic->ic_put_off_lock);
+}
+
+void ext4_retry_orphans(struct super_block *sb)
+{
+	struct evict_list list;
+	struct inode *inode;
+
+	detach_not_done(sb, &list);
+	if (STAILQ_EMPTY(&list))
+		return;
+	while ((inode = take_not_done(&list)) != NULL) {
+		if ((atomic_load(&inode->i_state) & I_EVICTING) != 0) {
+			start_eviction(inode);
+			continue;
+		}
+		if (atomic_load(&inode->i_nlink) > 0 && sb->s_upper->orphan_truncate != NULL)
+			(void)sb->s_upper->orphan_truncate(inode);
+		iput(inode);
+	}
+	ext4_drain_evictions(sb);
+}
+
+void ext4_give_up_orphans(struct super_block *sb)
+{
+	struct evict_list list;
+	struct inode *inode;
+
+	detach_not_done(sb, &list);
+	while ((inode = take_not_done(&list)) != NULL) {
+		if ((atomic_load(&inode->i_state) & I_EVICTING) == 0) {
+			iput(inode);
+			continue;
+		}
+		atomic_store(&inode->i_count, 0);
+		destroy_inode(inode);
+	}
 }
 
 /* ---- Recycling ---- */
@@ -702,6 +793,7 @@ int ext4_icache_init(struct super_block *sb)
 	ic->ic_shrink_work.w_fn = shrink_work;
 	mutex_init(&ic->ic_put_off_lock, LOCK_RANK_LEAF);
 	STAILQ_INIT(&ic->ic_put_off);
+	STAILQ_INIT(&ic->ic_not_done);
 	sb->s_icache = ic;
 	for (unsigned i = 0; i < SHARDS; i++) {
 		struct icache_shard *s = &ic->ic_shard[i];

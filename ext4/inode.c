@@ -181,6 +181,19 @@ static int encode_into(struct inode *inode, struct buffer_head *bh, unsigned off
 	return err;
 }
 
+int ext4_prepare_inode_write(handle_t *handle, struct inode *inode)
+{
+	struct buffer_head *bh;
+	unsigned offset;
+	int err = ext4_get_inode_loc(inode, &bh, &offset);
+
+	if (err != 0)
+		return err;
+	err = ext4_journal_get_write_access(handle, bh);
+	bh_put(bh);
+	return err;
+}
+
 int ext4_mark_inode_dirty(handle_t *handle, struct inode *inode)
 {
 	struct super_block *sb = inode->i_sb;

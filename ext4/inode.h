@@ -52,6 +52,8 @@ void ext4_inode_unhash(struct inode *inode);
 
 /* Write the in-memory inode to its buffer within the handle, with checksum; clears I_DIRTY_SYNC and I_DIRTY_DATASYNC. 1 credit. Records fsync tids. */
 int ext4_mark_inode_dirty(handle_t *handle, struct inode *inode);
+/* The inode's block is read and may be written: after it ext4_mark_inode_dirty() in this handle meets no I/O error. Its credit is the same one. */
+int ext4_prepare_inode_write(handle_t *handle, struct inode *inode);
 /* Only in memory: sets the I_DIRTY_* bits given and tells writeback/ through wb_mark_inode_dirty's hook. */
 void ext4_inode_set_dirty(struct inode *inode, uint32_t i_dirty_bits);
 /*
@@ -98,7 +100,16 @@ int ext4_orphans_know(struct super_block *sb, const struct ext4_orphan_taker *ta
 bool ext4_is_orphan(struct inode *inode);
 /* Delete an orphan, or cut what lies past its end and take it off. Consumes the reference. */
 int ext4_orphan_process(struct inode *inode);
-/* Take it off; handle NULL: only in memory (after an abort). */
+/* Take it off; handle NULL: only in memory (after an abort). On an error it is still there. */
 int ext4_orphan_del(handle_t *handle, struct inode *inode);
+/*
+ * An orphan that could not be cut or deleted: it stays one on the disk and in memory, kept by a reference of its own (an inode in eviction: instead of being
+ * freed), until ext4_retry_orphans() or ext4_give_up_orphans(). Nothing is done after an abort or if it is no orphan. Holds no lock of rank LEAF.
+ */
+void ext4_orphan_not_done(struct inode *inode);
+/* Try again what ext4_orphan_not_done() noted: at sync, unmount, and when space is short. Blocks; holds nothing. */
+void ext4_retry_orphans(struct super_block *sb);
+/* Unmount: they stay orphans on the disk, for the next mount or e2fsck. */
+void ext4_give_up_orphans(struct super_block *sb);
 
 #endif

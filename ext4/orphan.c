@@ -63,25 +63,33 @@ static int list_add(handle_t *handle, struct inode *inode)
 
 	mutex_lock(&sb->s_orphan_lock);
 	next = get_head(sb);
-	err = put_head(handle, sb, inode->i_ino);
-	if (err == 0) {
-		inode->i_dtime = next;
+	inode->i_dtime = next;
+	/* First what can fail: the head must not lead to an inode that leads nowhere. */
+	err = ext4_mark_inode_dirty(handle, inode);
+	if (err == 0)
+		err = put_head(handle, sb, inode->i_ino);
+	if (err == 0)
 		link_in_memory_locked(inode);
-	}
+	else
+		inode->i_dtime = 0;
 	mutex_unlock(&sb->s_orphan_lock);
-	return err != 0 ? err : ext4_mark_inode_dirty(handle, inode);
+	return err;
 }
 
 /* What pointed to the inode now points behind it. */
 static int bypass_locked(handle_t *handle, struct inode *inode)
 {
 	struct inode *prev = TAILQ_PREV(inode, ext4_orphan_list, i_orphan);
+	int err;
 
 	mutex_assert_held(&inode->i_sb->s_orphan_lock);
 	if (prev == NULL)
 		return put_head(handle, inode->i_sb, inode->i_dtime);
 	prev->i_dtime = inode->i_dtime;
-	return ext4_mark_inode_dirty(handle, prev);
+	err = ext4_mark_inode_dirty(handle, prev);
+	if (err != 0)
+		prev->i_dtime = inode->i_ino;
+	return err;
 }
 
 static int list_del(handle_t *handle, struct inode *inode)
@@ -89,12 +97,19 @@ static int list_del(handle_t *handle, struct inode *inode)
 	struct super_block *sb = inode->i_sb;
 	int err = 0;
 
+	/* Nothing is half done if the inode can be written. */
+	if (handle != NULL)
+		err = ext4_prepare_inode_write(handle, inode);
+	if (err != 0)
+		return err;
 	mutex_lock(&sb->s_orphan_lock);
 	if (handle != NULL)
 		err = bypass_locked(handle, inode);
-	TAILQ_REMOVE(&sb->s_orphans, inode, i_orphan);
-	inode->i_on_orphan = false;
-	inode->i_dtime = 0;
+	if (err == 0) {
+		TAILQ_REMOVE(&sb->s_orphans, inode, i_orphan);
+		inode->i_on_orphan = false;
+		inode->i_dtime = 0;
+	}
 	mutex_unlock(&sb->s_orphan_lock);
 	if (handle == NULL || err != 0)
 		return err;

@@ -110,8 +110,10 @@ int ext4_orphan_file_add(handle_t *handle, struct inode *inode)
 		if (!take_free(ob))
 			continue;
 		err = fill_slot(handle, sb, ob->ob_bh, inode->i_ino, &slot);
-		if (err != 0)
+		if (err != 0) {
+			atomic_fetch_add(&ob->ob_free, 1);
 			return err;
+		}
 		set_index(inode, nr * of->of_per_block + slot, true);
 		return 0;
 	}
@@ -135,11 +137,14 @@ int ext4_orphan_file_clear(handle_t *handle, struct super_block *sb, uint32_t id
 
 int ext4_orphan_file_del(handle_t *handle, struct inode *inode)
 {
-	const uint32_t idx = inode->i_orphan_idx;
+	int err = 0;
 
-	set_index(inode, UINT32_MAX, false);
 	/* After an abort the slot stays on the disk for the next mount. */
-	return handle != NULL ? ext4_orphan_file_clear(handle, inode->i_sb, idx) : 0;
+	if (handle != NULL)
+		err = ext4_orphan_file_clear(handle, inode->i_sb, inode->i_orphan_idx);
+	if (err == 0)
+		set_index(inode, UINT32_MAX, false);
+	return err;
 }
 
 int ext4_orphan_file_for_each(struct super_block *sb,

@@ -6,6 +6,9 @@
  * the next mount. One last handle lets go of the attribute block, takes the inode off the orphan list and frees its
  * number.
  *
+ * An I/O error ends an attempt before the handle has changed anything that belongs together; the inode stays an orphan and
+ * is tried again at the next sync or at the unmount (ext4_orphan_not_done()).
+ *
  * Invariants: (1) the number is freed in the handle that takes the inode off the orphan list, and in none if anything
  * before failed. (2) The inode leaves the cache in any case.
  * Locking: nothing is held; nobody else can find the inode.
@@ -26,9 +29,11 @@ static bool has_blocks(const struct inode *inode)
 
 static int free_in_handle(handle_t *handle, struct inode *inode)
 {
-	int err = 0;
+	int err = ext4_prepare_inode_write(handle, inode);
 
-	if (inode->i_file_acl != 0) {
+	if (err == 0)
+		err = ext4_free_inode_prepare(handle, inode);
+	if (err == 0 && inode->i_file_acl != 0) {
 		down_write(&inode->i_xattr_sem);
 		err = ext4_xattr_block_drop(handle, inode);
 		up_write(&inode->i_xattr_sem);
@@ -70,8 +75,9 @@ void ns_evict_inode(struct inode *inode)
 		if (err != -EROFS && err != -EIO)
 			ext4_warning(inode->i_sb, "inode #%u could not be freed (%d)", inode->i_ino,
 				     err);
-		/* It stays an orphan on the disk; only the list in memory must let go of it. */
-		(void)ext4_orphan_del(NULL, inode);
+		/* It stays an orphan; what was in the way of it may pass. */
+		if (err == -EIO || err == -ENOMEM)
+			ext4_orphan_not_done(inode);
 	}
 	ext4_inode_unhash(inode);
 }

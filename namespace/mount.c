@@ -28,6 +28,7 @@
 /* Member reclaim_space. */
 static void reclaim_space(struct super_block *sb)
 {
+	ext4_retry_orphans(sb);
 	ext4_drain_evictions(sb);
 	ext4_discard_all_preallocations(sb);
 	if (sb->s_journal != NULL)
@@ -73,6 +74,8 @@ static void drop_inodes(struct super_block *sb)
 	unsigned held;
 
 	ext4_drain_evictions(sb);
+	ext4_retry_orphans(sb);
+	ext4_give_up_orphans(sb);
 	held = ext4_icache_shrink_all(sb);
 	for (unsigned tries = 0; held != 0 && tries < DROP_TRIES; tries++) {
 		nanosleep(&pause, NULL);

@@ -143,8 +143,10 @@ static int add_name(handle_t *handle, struct creation *c)
 	struct inode *dir = c->c_dir;
 	struct dir_new entry = {.dn_ino = c->c_inode->i_ino,
 				.dn_type = ext4_dirent_type(dir->i_sb, c->c_inode->i_mode)};
-	int err = ext4_dir_insert(handle, dir, &c->c_slot, &entry);
+	int err = ext4_prepare_inode_write(handle, dir);
 
+	if (err == 0)
+		err = ext4_dir_insert(handle, dir, &c->c_slot, &entry);
 	if (err != 0)
 		return err;
 	if (S_ISDIR(c->c_inode->i_mode))
@@ -336,8 +338,12 @@ static int link_in_handle(handle_t *handle, struct inode *inode, struct inode *d
 {
 	struct dir_new entry = {.dn_ino = inode->i_ino,
 				.dn_type = ext4_dirent_type(dir->i_sb, inode->i_mode)};
-	int err = ext4_dir_insert(handle, dir, slot, &entry);
+	int err = ext4_prepare_inode_write(handle, dir);
 
+	if (err == 0)
+		err = ext4_prepare_inode_write(handle, inode);
+	if (err == 0)
+		err = ext4_dir_insert(handle, dir, slot, &entry);
 	if (err != 0)
 		return err;
 	ns_touch(dir, NS_TOUCH_DIR);
@@ -432,8 +438,12 @@ int ext4_link(struct inode *inode, struct inode *dir, const char *name, size_t l
 static int unlink_in_handle(handle_t *handle, struct inode *dir, struct dir_slot *slot,
 			    struct inode *inode)
 {
-	int err = ext4_dir_remove(handle, dir, slot);
+	int err = ext4_prepare_inode_write(handle, dir);
 
+	if (err == 0)
+		err = ext4_prepare_inode_write(handle, inode);
+	if (err == 0)
+		err = ext4_dir_remove(handle, dir, slot);
 	if (err != 0)
 		return err;
 	ns_touch(dir, NS_TOUCH_DIR);

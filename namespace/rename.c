@@ -249,6 +249,19 @@ static int prepare_side(handle_t *handle, struct side *s, bool parent_changes)
 	return err;
 }
 
+/* All inodes that the rename writes can be written: once names change nothing must be left half done. */
+static int prepare_inodes(handle_t *handle, struct renaming *r)
+{
+	struct inode *inodes[] = {r->r_old.s_inode, r->r_old.s_dir, r->r_new.s_dir,
+				  r->r_new.s_inode};
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(inodes) / sizeof(inodes[0]) && err == 0; i++)
+		if (inodes[i] != NULL)
+			err = ext4_prepare_inode_write(handle, inodes[i]);
+	return err;
+}
+
 static int set_parent(handle_t *handle, struct side *s, const struct inode *parent)
 {
 	if (s->s_dotdot == NULL)
@@ -340,9 +353,9 @@ static int move_in_handle(handle_t *handle, struct renaming *r)
 	struct inode *victim = r->r_new.s_inode;
 	struct dir_new entry = entry_of(old);
 	bool same_dir = r->r_old.s_dir == r->r_new.s_dir;
-	int err = 0;
+	int err = prepare_inodes(handle, r);
 
-	if ((r->r_flags & RENAME_WHITEOUT) != 0)
+	if (err == 0 && (r->r_flags & RENAME_WHITEOUT) != 0)
 		err = make_whiteout(handle, r);
 	if (err == 0)
 		err = prepare_side(handle, &r->r_old, !same_dir);
@@ -382,7 +395,9 @@ static int exchange_in_handle(handle_t *handle, struct renaming *r)
 	bool same_dir = r->r_old.s_dir == r->r_new.s_dir;
 	int err;
 
-	err = prepare_side(handle, &r->r_old, !same_dir);
+	err = prepare_inodes(handle, r);
+	if (err == 0)
+		err = prepare_side(handle, &r->r_old, !same_dir);
 	if (err == 0)
 		err = prepare_side(handle, &r->r_new, !same_dir);
 	if (err == 0)

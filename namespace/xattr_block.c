@@ -182,6 +182,12 @@ static int set_in_place(handle_t *handle, struct inode *inode, struct buffer_hea
 	return err != 0 ? err : 1;
 }
 
+/* release_block() will not fail to read anything. */
+static int prepare_release(handle_t *handle, struct inode *inode, struct buffer_head *bh)
+{
+	return bh != NULL ? ext4_free_blocks_prepare(handle, inode, bh->b_blocknr, 1) : 0;
+}
+
 /* i_file_acl becomes the new block (0: none) and the old one is released. Consumes bh. */
 static int switch_block(handle_t *handle, struct inode *inode, struct buffer_head *bh,
 			uint64_t blocknr)
@@ -213,7 +219,11 @@ int ext4_xattr_block_set(handle_t *handle, struct inode *inode, struct buffer_he
 			return 0;
 		}
 		if (err == 0)
+			err = prepare_release(handle, inode, bh);
+		if (err == 0)
 			err = new_block(handle, inode, &to, &blocknr);
+	} else if (err == 0) {
+		err = prepare_release(handle, inode, bh);
 	}
 	if (err != 0) {
 		bh_put(bh);
@@ -231,6 +241,8 @@ int ext4_xattr_block_drop(handle_t *handle, struct inode *inode)
 	if (err != 0 || bh == NULL)
 		return err;
 	err = ext4_journal_get_write_access(handle, bh);
+	if (err == 0)
+		err = prepare_release(handle, inode, bh);
 	if (err != 0) {
 		bh_put(bh);
 		return err;

@@ -182,10 +182,12 @@ int wb_sync_fs(struct super_block *sb, bool wait)
 	if (sb_rdonly(sb)) {
 		if (wait)
 			drain_completions(wb);
-		return 0;
+		return atomic_load(&sb->s_aborted) ? -EROFS : 0;
 	}
 	counter_inc(&wb->wb_stats.ws_sync_calls);
 	TRACE(ext4_sync_fs, .dev = sb->s_dev->bd_dev, .wait = wait);
+	if (wait)
+		ext4_retry_orphans(sb);
 	wakeup_flusher(wb);
 	if (!wait || wb_tun(wb, TUN_SYNC_PASSES) == SYNC_ASYNC_THEN_WAIT)
 		sync_pass(wb, WB_SYNC_NONE);

@@ -7,6 +7,7 @@
  *        pages past the end dropped, after their I/O
  *        handle B (restarted as needed): blocks freed; off the orphan list
  * A crash between A and B is finished at the next mount, which does the same from the tail on. So the tail is zero on the disk before anything can make the file longer again.
+ * If B fails the inode stays an orphan, and the cut is tried again at the next sync and at the unmount (ext4_orphan_not_done()).
  * As with ordered data in the kernel, the zeros may reach the disk before A commits.
  *
  * Up:    the tail of the old last block, and everything between i_disksize and i_size, is on the disk; then one handle moves i_size and i_disksize.
@@ -81,18 +82,21 @@ static int free_blocks(struct inode *inode, ext4_lblk_t first)
 	int err, ret;
 
 	if (IS_ERR(handle)) {
-		(void)ext4_orphan_del(NULL, inode);
+		ext4_orphan_not_done(inode);
 		return PTR_ERR(handle);
 	}
 	err = ext4_remove_space(handle, inode, first, EXT4_MAX_BLOCKS - 1);
 	if (inode->i_mapping != NULL)
 		atomic_fetch_add(&inode->i_mapping->as_map_seq, 1);
 	ret = ext4_journal_ensure_credits(handle, EXT4_ORPHAN_CREDITS + EXT4_INODE_CREDITS, 0);
-	if (ret >= 0 && atomic_load(&inode->i_nlink) > 0)
+	if (ret >= 0 && err >= 0 && atomic_load(&inode->i_nlink) > 0)
 		ret = ext4_orphan_del(handle, inode);
 	if (ret >= 0)
 		ret = ext4_mark_inode_dirty(handle, inode);
-	return ext4_journal_stop(handle, err < 0 ? err : (ret < 0 ? ret : 0));
+	err = ext4_journal_stop(handle, err < 0 ? err : (ret < 0 ? ret : 0));
+	if (err != 0)
+		ext4_orphan_not_done(inode);
+	return err;
 }
 
 /* i_size is settled and the inode an orphan: the tail, the pages, the blocks. */

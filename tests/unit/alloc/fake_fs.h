@@ -226,6 +226,13 @@ int ext4_forget(handle_t *handle, bool metadata, struct inode *inode, struct buf
 	return 0;
 }
 
+int ext4_prepare_inode_write(handle_t *handle, struct inode *inode)
+{
+	ck_assert_ptr_eq(handle, &fake.handle);
+	ck_assert_ptr_eq(inode, &fake.inode);
+	return 0;
+}
+
 int ext4_mark_inode_dirty(handle_t *handle, struct inode *inode)
 {
 	ck_assert_ptr_eq(handle, &fake.handle);
@@ -353,6 +360,17 @@ ext4_fsblk_t ext4_new_meta_block(handle_t *handle, struct inode *inode, ext4_fsb
 	(void)ar_flags;
 	ck_assert_ptr_eq(handle, &fake.handle);
 	return fake_take(goal, &len, err);
+}
+
+int ext4_free_blocks_prepare(handle_t *handle, struct inode *inode, ext4_fsblk_t block,
+			     uint64_t count)
+{
+	(void)inode;
+	ck_assert_ptr_eq(handle, &fake.handle);
+	for (uint64_t i = 0; fake.hostile && i < count; i++)
+		if (block + i >= fake.nblocks || !fake.used[block + i])
+			return -EFSCORRUPTED;
+	return 0;
 }
 
 int ext4_free_blocks(handle_t *handle, struct inode *inode, ext4_fsblk_t block, uint64_t count,
