@@ -19,6 +19,7 @@
 
 #include "fuse/daemon.h"
 #include "fuse/daemonize.h"
+#include "fuse/super_options.h"
 #include "fuse/unmount.h"
 #include "util/log.h"
 
@@ -35,6 +36,7 @@ struct command {
 	const char *c_unmount;
 	const char *c_sync;
 	const char *c_device;
+	char *c_list; /* all that came with -o */
 	const char *c_mountpoint;
 	struct mount_options c_opts;
 };
@@ -77,15 +79,39 @@ static void quiet_sink(enum log_level level, const char *line, void *arg)
 	log_sink_syslog(level, line, arg);
 }
 
-/* -o: 0 or an exit code. */
+/* -o: 0 or an exit code. It is parsed at once, for its errors, and again after the superblock's own options. */
 static int add_options(struct command *c, const char *list)
 {
+	char *all = NULL;
 	char why[256];
 
-	if (mount_options_parse(&c->c_opts, list, why, sizeof(why)) == 0)
-		return EX_OK;
-	fprintf(stderr, "ext4d: %s\n", why);
-	return EX_USAGE;
+	if (mount_options_parse(&c->c_opts, list, why, sizeof(why)) != 0) {
+		fprintf(stderr, "ext4d: %s\n", why);
+		return EX_USAGE;
+	}
+	if (asprintf(&all, "%s,%s", c->c_list != NULL ? c->c_list : "", list) < 0)
+		return EX_SYSERR;
+	free(c->c_list);
+	c->c_list = all;
+	return EX_OK;
+}
+
+/* The options of the superblock, and over them the user's. */
+static void put_super_options_below(struct command *c, const char *device)
+{
+	struct mount_options below;
+	char why[256];
+
+	mount_options_init(&below);
+	below.mo_sloppy = c->c_opts.mo_sloppy;
+	super_options_read(&below, device);
+	/* It has been parsed before: only memory can be short. */
+	if (c->c_list != NULL && mount_options_parse(&below, c->c_list, why, sizeof(why)) != 0) {
+		mount_options_free(&below);
+		return;
+	}
+	mount_options_free(&c->c_opts);
+	mount_options_move(&c->c_opts, &below);
 }
 
 /* What mount(8) passes: -s sloppy, -f fake, -n no mtab, -v verbose, -w, -r, -N namespace, -t type. */
@@ -247,6 +273,7 @@ static int open_and_run(struct command *c, char *mountpoint)
 
 	if (err != 0)
 		return err == -EACCES || err == -EPERM ? EX_USAGE : EX_FAIL;
+	put_super_options_below(c, dv.dv_path);
 	if (dv.dv_read_only)
 		c->c_opts.mo_ext4.o_read_only = true;
 	if (mount_options_check(&c->c_opts, why, sizeof(why)) != 0) {
@@ -300,5 +327,6 @@ int main(int argc, char **argv)
 			code = do_mount(&c);
 	}
 	mount_options_free(&c.c_opts);
+	free(c.c_list);
 	return code;
 }

@@ -24,6 +24,7 @@
 #include <sys/mount.h>
 
 #include "util/log.h"
+#include "util/size_text.h"
 #include "writeback/writeback.h"
 
 #define MAX_THREADS 256u
@@ -52,32 +53,6 @@ static int parse_u64(const char *text, uint64_t *out)
 	*out = strtoull(text, &end, 0);
 	if (errno != 0 || *end != '\0')
 		return -EINVAL;
-	return 0;
-}
-
-/* A number with an optional k, m, g or t, in powers of 1024. */
-static int parse_bytes(const char *text, uint64_t *out)
-{
-	static const char units[] = "kmgt";
-	char *end;
-	unsigned shift = 0;
-
-	if (text == NULL || *text < '0' || *text > '9')
-		return -EINVAL;
-	errno = 0;
-	*out = strtoull(text, &end, 10);
-	if (errno != 0)
-		return -EINVAL;
-	if (*end != '\0') {
-		const char *unit = strchr(units, *end | 0x20);
-
-		if (unit == NULL || end[1] != '\0')
-			return -EINVAL;
-		shift = 10 * (unsigned)(unit - units + 1);
-	}
-	if (shift != 0 && *out > UINT64_MAX >> shift)
-		return -EINVAL;
-	*out <<= shift;
 	return 0;
 }
 
@@ -134,7 +109,7 @@ static int set_i64(struct mount_options *mo, const struct option_desc *od, const
 
 static int set_bytes(struct mount_options *mo, const struct option_desc *od, const char *value)
 {
-	return parse_bytes(value, field(mo, od));
+	return size_from_text(value, strlen(value), field(mo, od));
 }
 
 static int set_string(struct mount_options *mo, const struct option_desc *od, const char *value)
@@ -254,6 +229,7 @@ static int set_errors(struct mount_options *mo, const struct option_desc *od, co
 static int set_data(struct mount_options *mo, const struct option_desc *od, const char *value)
 {
 	(void)od;
+	mo->mo_super_journal = false;
 	if (strcmp(value, "ordered") == 0)
 		mo->mo_ext4.o_data = DATA_ORDERED;
 	else if (strcmp(value, "writeback") == 0)
@@ -555,6 +531,10 @@ int mount_options_parse(struct mount_options *mo, const char *list, char *why, s
 
 int mount_options_check(const struct mount_options *mo, char *why, size_t why_size)
 {
+	if (mo->mo_super_journal)
+		return refuse(why, why_size,
+			      "the superblock asks for data=journal, which is not supported: give "
+			      "data=ordered, or take it off with tune2fs");
 	if (mo->mo_ext4.o_async_commit && mo->mo_ext4.o_data == DATA_ORDERED)
 		return refuse(why, why_size, "journal_async_commit needs data=writeback");
 	if (mo->mo_ext4.o_noload && !mo->mo_ext4.o_read_only)
@@ -590,6 +570,14 @@ void mount_options_free(struct mount_options *mo)
 	free(mo->mo_stats_path);
 	free(mo->mo_trace_events);
 	free(mo->mo_journal_path);
+}
+
+void mount_options_move(struct mount_options *to, struct mount_options *from)
+{
+	*to = *from;
+	/* The list's end may point into the struct. */
+	STAILQ_INIT(&to->mo_tunables);
+	STAILQ_CONCAT(&to->mo_tunables, &from->mo_tunables);
 }
 
 /* ---- Printing ---- */

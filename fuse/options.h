@@ -30,7 +30,8 @@ struct mount_options {
 	bool mo_allow_other_set; /* given by the user */
 	bool mo_control;	 /* .ext4d exists */
 	bool mo_sandbox;
-	bool mo_sloppy; /* unknown options are ignored: mount.ext4d -s */
+	bool mo_super_journal; /* the superblock asks for data=journal, and nobody for anything else */
+	bool mo_sloppy;	       /* unknown options are ignored: mount.ext4d -s */
 	enum kernel_cache mo_kernel_cache;
 	unsigned mo_threads;	 /* readers at work at one time; 0: chosen */
 	unsigned mo_max_threads; /* with those that wait for something */
@@ -45,6 +46,8 @@ struct mount_options {
 
 void mount_options_init(struct mount_options *mo);
 void mount_options_free(struct mount_options *mo);
+/* `to`, which is free, becomes what `from` was, and `from` is not used any more. */
+void mount_options_move(struct mount_options *to, struct mount_options *from);
 /*
  * Apply a comma-separated list as after -o; later ones win. 0, or -EINVAL with one line of
  * reason in why.

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/size_text.h"
 #include "writeback/internal.h"
 
 struct tunable {
@@ -19,6 +20,7 @@ struct tunable {
 	const char *const *t_values; /* a switch: names in order, NULL ends */
 	uint64_t t_default;
 	uint64_t t_min, t_max; /* a number */
+	bool t_size;	       /* of bytes: may have a unit */
 };
 
 static const char *const budget_values[] = {"before_add", "after_add", NULL};
@@ -41,9 +43,9 @@ static const struct tunable tunables[TUN_NR] = {
 	[TUN_MAX_WRITEBACK_MB_BUMP] = {"max_writeback_mb_bump", NULL, 128, 1, 4096},
 	[TUN_WRITEBACK_CHUNK] = {"writeback_chunk", chunk_values, CHUNK_BANDWIDTH, 0, 0},
 	[TUN_DIRTY_RATIO] = {"dirty_ratio", NULL, 20, 0, 100},
-	[TUN_DIRTY_BYTES] = {"dirty_bytes", NULL, 0, 0, UINT64_MAX},
+	[TUN_DIRTY_BYTES] = {"dirty_bytes", NULL, 0, 0, UINT64_MAX, true},
 	[TUN_DIRTY_BACKGROUND_RATIO] = {"dirty_background_ratio", NULL, 10, 0, 100},
-	[TUN_DIRTY_BACKGROUND_BYTES] = {"dirty_background_bytes", NULL, 0, 0, UINT64_MAX},
+	[TUN_DIRTY_BACKGROUND_BYTES] = {"dirty_background_bytes", NULL, 0, 0, UINT64_MAX, true},
 	[TUN_DIRTY_EXPIRE_CENTISECS] = {"dirty_expire_centisecs", NULL, 3000, 0, UINT32_MAX},
 	[TUN_DIRTY_WRITEBACK_CENTISECS] = {"dirty_writeback_centisecs", NULL, 500, 0, UINT32_MAX},
 	[TUN_DIRTYTIME_EXPIRE_SECONDS] = {"dirtytime_expire_seconds", NULL, 43200, 0, UINT32_MAX},
@@ -104,6 +106,8 @@ static int parse_number(const struct tunable *t, const char *value, size_t len, 
 {
 	char *end;
 
+	if (t->t_size)
+		return size_from_text(value, len, out);
 	if (len == 0 || value[0] < '0' || value[0] > '9')
 		return -EINVAL;
 	errno = 0;

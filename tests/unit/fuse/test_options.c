@@ -9,6 +9,7 @@
 #include <sys/mount.h>
 
 #include "fuse/options.h"
+#include "fuse/super_options.h"
 #include "tests/lib/suite.h"
 #include "writeback/writeback.h"
 
@@ -147,6 +148,93 @@ START_TEST(options_in_force_are_printed)
 }
 END_TEST
 
+/* ---- The superblock's own ---- */
+
+static void apply_super(uint32_t bits, const char *text, const char *list)
+{
+	struct ext2_super_block es;
+
+	memset(&es, 0, sizeof(es));
+	es.s_magic = cpu_to_le16(EXT2_SUPER_MAGIC);
+	es.s_default_mount_opts = cpu_to_le32(bits);
+	memcpy(es.s_mount_opts, text, strlen(text));
+	mount_options_free(&mo);
+	mount_options_init(&mo);
+	super_options_apply(&mo, &es);
+	ck_assert_int_eq(mount_options_parse(&mo, list, why, sizeof(why)), 0);
+}
+
+START_TEST(the_bits_of_the_superblock_are_defaults)
+{
+	apply_super(EXT2_DEFM_BSDGROUPS | EXT4_DEFM_NOBARRIER | EXT4_DEFM_DISCARD |
+			    EXT4_DEFM_NODELALLOC | EXT3_DEFM_JMODE_WBACK,
+		    "", "");
+	ck_assert(mo.mo_ext4.o_grpid && !mo.mo_ext4.o_barrier && mo.mo_ext4.o_discard);
+	ck_assert(!mo.mo_ext4.o_delalloc && mo.mo_ext4.o_data == DATA_WRITEBACK);
+	ck_assert(mo.mo_ext4.o_acl && mo.mo_ext4.o_user_xattr);
+	apply_super(EXT4_DEFM_NOBARRIER | EXT4_DEFM_NODELALLOC | EXT3_DEFM_JMODE_WBACK, "",
+		    "barrier,delalloc,data=ordered");
+	ck_assert(mo.mo_ext4.o_barrier && mo.mo_ext4.o_delalloc);
+	ck_assert_int_eq(mo.mo_ext4.o_data, DATA_ORDERED);
+	apply_super(EXT3_DEFM_JMODE_ORDERED | EXT2_DEFM_ACL, "", "");
+	ck_assert_int_eq(mo.mo_ext4.o_data, DATA_ORDERED);
+}
+END_TEST
+
+START_TEST(the_text_of_the_superblock_comes_between_bits_and_user)
+{
+	apply_super(EXT4_DEFM_NODELALLOC, "delalloc,commit=9,errors=panic", "commit=3");
+	ck_assert(mo.mo_ext4.o_delalloc);
+	ck_assert_uint_eq(mo.mo_ext4.o_commit_ms, 3000);
+	ck_assert_int_eq(mo.mo_ext4.o_errors, ERRORS_PANIC);
+	/* 64 bytes without an end. */
+	apply_super(0, "commit=7,commit=7,commit=7,commit=7,commit=7,commit=7,commit=777", "");
+	ck_assert_uint_eq(mo.mo_ext4.o_commit_ms, 777000);
+}
+END_TEST
+
+START_TEST(the_superblock_opens_no_files)
+{
+	apply_super(0, "stats=/x,blk=log:/y,nosandbox,commit=2,ro,bogus,commit=x", "");
+	ck_assert_ptr_null(mo.mo_stats_path);
+	ck_assert_ptr_null(mo.mo_blk);
+	ck_assert(mo.mo_sandbox && !mo.mo_ext4.o_read_only);
+	ck_assert_uint_eq(mo.mo_ext4.o_commit_ms, 2000);
+	apply_super(0, "journal_path=/z,sb=8193,noload", "");
+	ck_assert_ptr_null(mo.mo_journal_path);
+	ck_assert(mo.mo_ext4.o_sb_block == 1 && !mo.mo_ext4.o_noload);
+}
+END_TEST
+
+START_TEST(journaled_data_in_the_superblock_is_refused_unless_the_user_says_otherwise)
+{
+	apply_super(EXT3_DEFM_JMODE_DATA, "", "");
+	ck_assert_int_eq(mount_options_check(&mo, why, sizeof(why)), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(why, "data=journal"));
+	apply_super(EXT3_DEFM_JMODE_DATA, "", "data=ordered");
+	ck_assert_int_eq(mount_options_check(&mo, why, sizeof(why)), 0);
+	apply_super(EXT3_DEFM_JMODE_WBACK, "data=journal", "");
+	ck_assert_int_eq(mount_options_check(&mo, why, sizeof(why)), -EINVAL);
+	apply_super(EXT3_DEFM_JMODE_DATA, "data=writeback", "");
+	ck_assert_int_eq(mount_options_check(&mo, why, sizeof(why)), 0);
+}
+END_TEST
+
+START_TEST(moved_options_keep_their_tunables)
+{
+	struct mount_options to;
+
+	ck_assert_int_eq(parse(""), 0);
+	mount_options_move(&to, &mo);
+	ck_assert_int_eq(mount_options_parse(&to, "dirty_bytes=600M,stats=/x", why, sizeof(why)),
+			 0);
+	mount_options_move(&mo, &to);
+	ck_assert_str_eq(STAILQ_FIRST(&mo.mo_tunables)->mt_value, "600M");
+	ck_assert_int_eq(mount_options_parse(&mo, "dirty_ratio=5", why, sizeof(why)), 0);
+	ck_assert_str_eq(mo.mo_stats_path, "/x");
+}
+END_TEST
+
 /* ---- The manual ---- */
 
 static bool is_option(const char *name)
@@ -217,5 +305,10 @@ int main(void)
 			 defaults_are_those_of_ext4, what_is_wrong_is_named,
 			 others_options_are_passed_over, tunables_are_kept_for_the_mount,
 			 combinations_are_checked, options_in_force_are_printed,
-			 every_option_is_in_the_manual, the_manual_names_nothing_else);
+			 the_bits_of_the_superblock_are_defaults,
+			 the_text_of_the_superblock_comes_between_bits_and_user,
+			 the_superblock_opens_no_files,
+			 journaled_data_in_the_superblock_is_refused_unless_the_user_says_otherwise,
+			 moved_options_keep_their_tunables, every_option_is_in_the_manual,
+			 the_manual_names_nothing_else);
 }

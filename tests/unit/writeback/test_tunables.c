@@ -105,9 +105,22 @@ START_TEST(ratio_turns_bytes_off)
 }
 END_TEST
 
+START_TEST(sizes_have_units)
+{
+	tunables_init(&wb);
+	ck_assert_int_eq(wb_tunable_set(&sb, "dirty_bytes", "600M"), 0);
+	expect("dirty_bytes", "629145600");
+	ck_assert_int_eq(wb_tunable_set(&sb, "dirty_background_bytes", " 2g\n"), 0);
+	expect("dirty_background_bytes", "2147483648");
+	ck_assert_int_eq(wb_tunable_set(&sb, "dirty_bytes", "600MB"), -EINVAL);
+	ck_assert_int_eq(wb_tunable_set(&sb, "dirty_ratio", "1k"), -EINVAL);
+	expect("dirty_bytes", "629145600");
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS("writeback/tunables", defaults_are_the_new_behaviour,
 			 every_value_can_be_set_and_read_back, bad_value_changes_nothing,
-			 ratio_turns_bytes_off);
+			 ratio_turns_bytes_off, sizes_have_units);
 }
