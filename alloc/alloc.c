@@ -40,6 +40,13 @@ static void sum_descriptors(struct super_block *sb, struct counts *n)
 	}
 }
 
+uint64_t ext4_reserved_pool(const struct super_block *sb)
+{
+	uint64_t pool = sb->s_blocks_count / sb->s_cluster_ratio / POOL_PART;
+
+	return pool < POOL_MAX ? pool : POOL_MAX;
+}
+
 static void init_counters(struct ext4_mballoc *mb)
 {
 	struct super_block *sb = mb->mb_sb;
@@ -54,9 +61,7 @@ static void init_counters(struct ext4_mballoc *mb)
 	atomic_store(&mb->mb_free, (int64_t)n.n_free);
 	atomic_store(&mb->mb_unclaimed, (int64_t)n.n_free);
 	atomic_store(&mb->mb_free_inodes, (int64_t)n.n_inodes);
-	mb->mb_pool = sb->s_blocks_count / POOL_PART;
-	if (mb->mb_pool > POOL_MAX)
-		mb->mb_pool = POOL_MAX;
+	mb->mb_pool = ext4_reserved_pool(sb);
 }
 
 static uint64_t not_negative(int64_t n)

@@ -38,6 +38,13 @@ struct ext4_cred {
 int ext4_da_reserve_range(struct inode *inode, ext4_lblk_t lblk, ext4_lblk_t len,
 			  const struct ext4_cred *cred);
 /*
+ * Who allocates in this thread without a reservation (directories, attributes, O_DIRECT, fallocate) from now on: decides on the root reserve, as the
+ * caller's credentials in the kernel. NULL: nobody with a right to it, as at the start of a thread.
+ */
+void ext4_allocate_for(const struct super_block *sb, const struct ext4_cred *cred);
+/* Blocks that only splits and conversions may use: 2 % of the file system, at most 4096. */
+uint64_t ext4_reserved_pool(const struct super_block *sb);
+/*
  * The delayed blocks in [lblk, lblk+len) are not wanted any more (truncate, punch): unreserved, out
  * of the status tree. Takes i_data_sem. Returns how many were released.
  */

@@ -362,7 +362,7 @@ static enum mb_claim_class claim_class(unsigned flags)
 {
 	if ((flags & EXT4_MB_USE_RESERVED) != 0)
 		return MB_CLAIM_POOL;
-	return (flags & EXT4_MB_USE_ROOT_BLOCKS) != 0 ? MB_CLAIM_ROOT : MB_CLAIM_USER;
+	return (flags & EXT4_MB_USE_ROOT_BLOCKS) != 0 ? MB_CLAIM_ROOT : ext4_mb_thread_class();
 }
 
 /* As many of the blocks as can be claimed: all, a half, a quarter, ... 0: not one. */

@@ -258,6 +258,8 @@ void ext4_mb_inode_committed(struct ext4_mballoc *mb, uint32_t ino, bool reusabl
 /* ---- reserve.c ---- */
 
 enum mb_claim_class { MB_CLAIM_USER, MB_CLAIM_ROOT, MB_CLAIM_POOL };
+/* Of what this thread allocates without a reservation: ext4_allocate_for(). */
+enum mb_claim_class ext4_mb_thread_class(void);
 /* Claim n blocks if that leaves what the class must leave. Never blocks. */
 bool ext4_mb_claim(struct ext4_mballoc *mb, uint64_t n, enum mb_claim_class class);
 void ext4_mb_unclaim(struct ext4_mballoc *mb, uint64_t n);

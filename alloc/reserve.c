@@ -5,7 +5,8 @@
  * One number, mb_unclaimed, says how many free blocks nobody has claimed. An allocation claims
  * before it searches; a delayed write reserves, for its data and for the index blocks they may
  * need, and so never meets a full disk in writeback. Each class of callers leaves something: users
- * the root reserve and the pool, root the pool, splits and conversions nothing. A claim is one
+ * the root reserve and the pool, root the pool, splits and conversions nothing. Whose
+ * allocation without a reservation it is, is a matter of the thread (ext4_allocate_for()). A claim is one
  * compare-and-swap. Blocks freed in a transaction that has not committed count as free here: who
  * finds none of them allocatable yet commits and tries again.
  *
@@ -184,6 +185,18 @@ static enum mb_claim_class class_of(const struct super_block *sb, const struct e
 	    (sb->s_resgid != 0 && cred->cr_gid == sb->s_resgid))
 		return MB_CLAIM_ROOT;
 	return MB_CLAIM_USER;
+}
+
+static __thread bool thread_may_use_root_reserve; /* [owner thread] */
+
+void ext4_allocate_for(const struct super_block *sb, const struct ext4_cred *cred)
+{
+	thread_may_use_root_reserve = cred != NULL && class_of(sb, cred) == MB_CLAIM_ROOT;
+}
+
+enum mb_claim_class ext4_mb_thread_class(void)
+{
+	return thread_may_use_root_reserve ? MB_CLAIM_ROOT : MB_CLAIM_USER;
 }
 
 /* i_data_sem and i_es_lock held. */

@@ -329,10 +329,8 @@ static void print_lifetime_kbytes(struct front *f, const struct control_file *cf
 /* The pool for splits and conversions: 2 %, at most 4096 clusters, as the kernel's default. */
 static void print_reserved_clusters(struct front *f, const struct control_file *cf, FILE *out)
 {
-	uint64_t clusters = f->f_sb->s_blocks_count / f->f_sb->s_cluster_ratio / 50;
-
 	(void)cf;
-	fprintf(out, "%" PRIu64 "\n", clusters < 4096 ? clusters : 4096);
+	fprintf(out, "%" PRIu64 "\n", ext4_reserved_pool(f->f_sb));
 }
 
 /* errors_count, first_error_* and last_error_*: a copy of the superblock is asked by the file's name. */

@@ -21,6 +21,7 @@ struct control;
 struct notifier;
 struct parking;
 struct freezer;
+struct remount;
 
 /* How long the kernel may keep names and attributes: all changes go through the kernel. */
 #define FRONT_TIMEOUT_S 3600.0
@@ -52,8 +53,10 @@ struct front {
 	struct parking *f_parking;   /* [const after init] */
 	struct notifier *f_notifier; /* [const after init] */
 	struct freezer *f_freezer;   /* [const after init] */
-	struct control *f_control;   /* [const after init] NULL with nocontrol */
-	FILE *f_stats_file;	     /* [const after init] NULL: none */
+	struct remount *
+		f_remount; /* [const after init, until no request is served] NULL: remounts are not followed */
+	struct control *f_control; /* [const after init] NULL with nocontrol */
+	FILE *f_stats_file;	   /* [const after init] NULL: none */
 
 	/* What the kernel offered, and what was taken: set by INIT, before the pool starts. */
 	uint64_t f_offered;

@@ -29,6 +29,7 @@
 
 #include "fuse/freezer.h"
 #include "fuse/parking.h"
+#include "fuse/remount.h"
 #include "util/log.h"
 #include "util/time.h"
 
@@ -259,8 +260,17 @@ static void to_libfuse(struct front *f, struct request *rq)
 		.mem = rq->rq_buf + REQUEST_OFFSET,
 	};
 
+	const struct fuse_in_header *head = request_head(rq);
+	const struct ext4_cred cred = {
+		.cr_uid = head->uid,
+		.cr_gid = head->gid,
+		.cr_privileged = head->uid == 0,
+	};
+
 	prepare(f, rq);
+	ext4_allocate_for(f->f_sb, &cred);
 	fuse_session_process_buf(f->f_session, &buf);
+	ext4_allocate_for(f->f_sb, NULL);
 }
 
 static void dispatch(struct front *f, struct request *rq)
@@ -278,6 +288,8 @@ static void dispatch(struct front *f, struct request *rq)
 		break;
 	}
 	changes = changes_fs(f, rq);
+	if (changes && remount_is_read_only(f->f_remount))
+		remount_look(f->f_remount);
 	if (!freezer_enter(f->f_freezer, rq, changes))
 		return;
 	to_libfuse(f, rq);

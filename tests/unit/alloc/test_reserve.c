@@ -190,6 +190,56 @@ START_TEST(root_gets_the_reserve_and_users_do_not)
 }
 END_TEST
 
+/* One block without a reservation: 0 or the error. It is given back at once. */
+static int try_block(struct fix *f, struct inode *inode)
+{
+	uint32_t len = 1;
+	int err = 0;
+	ext4_fsblk_t block = fix_alloc(f, inode, &len, 0, &err);
+
+	if (err != 0)
+		return err;
+	ck_assert_int_eq(fix_free(f, inode, block, len), 0);
+	fix_commit(f);
+	return 0;
+}
+
+START_TEST(allocations_without_a_reservation_reach_into_the_reserve_for_whom_it_is)
+{
+	static const struct ext4_cred owner = {0, 55, false}, uid = {77, 1, false},
+				      gid = {1000, 88, false};
+	struct inode *inode;
+	ext4_lblk_t user = 0;
+	struct fix f;
+
+	fix_open(&f, "-t ext4 -b 4096 -m 10", 32 * MIB, 1);
+	fix_mount(&f);
+	f.sb->s_resuid = 77;
+	f.sb->s_resgid = 88;
+	inode = fix_file(&f, 0);
+	ck_assert_int_eq(try_block(&f, inode), 0);
+	while (ext4_da_reserve_range(inode, user, 1, &fix_user) == 0)
+		user++;
+	ck_assert_int_eq(try_block(&f, inode), -ENOSPC);
+	ext4_allocate_for(f.sb, &fix_root);
+	ck_assert_int_eq(try_block(&f, inode), 0);
+	ext4_allocate_for(f.sb, &fix_user);
+	ck_assert_int_eq(try_block(&f, inode), -ENOSPC);
+	ext4_allocate_for(f.sb, &uid);
+	ck_assert_int_eq(try_block(&f, inode), 0);
+	ext4_allocate_for(f.sb, &owner);
+	ck_assert_int_eq(try_block(&f, inode), -ENOSPC);
+	ext4_allocate_for(f.sb, &gid);
+	ck_assert_int_eq(try_block(&f, inode), 0);
+	ext4_allocate_for(f.sb, NULL);
+	ck_assert_int_eq(try_block(&f, inode), -ENOSPC);
+	ext4_da_release_range(inode, 0, EXT4_MAX_BLOCKS);
+	check_zero(&f);
+	iput(inode);
+	fix_close(&f);
+}
+END_TEST
+
 START_TEST(a_refused_reservation_changes_nothing)
 {
 	struct inode *inode;
@@ -332,6 +382,7 @@ int main(void)
 			 what_was_reserved_in_an_indirect_file_can_be_allocated,
 			 what_was_reserved_far_apart_in_an_indirect_file_can_be_allocated,
 			 root_gets_the_reserve_and_users_do_not,
+			 allocations_without_a_reservation_reach_into_the_reserve_for_whom_it_is,
 			 a_refused_reservation_changes_nothing,
 			 blocks_freed_and_not_committed_can_be_reserved,
 			 near_full_delayed_allocation_turns_itself_off,
