@@ -35,6 +35,7 @@
 #include "fuse/notify.h"
 #include "fuse/ops.h"
 #include "fuse/parking.h"
+#include "fuse/remount.h"
 #include "fuse/sandbox.h"
 #include "fuse/session.h"
 #include "util/log.h"
@@ -270,6 +271,8 @@ static int connect_kernel(struct life *l)
 		err = session_init(f);
 	if (err == 0) {
 		front_set_readahead(f);
+		if (!sb_rdonly(f->f_sb))
+			f->f_remount = remount_watch(f);
 		err = filter_calls(f);
 	}
 	if (err == 0)
@@ -292,6 +295,8 @@ static int start_kernel_side(struct life *l)
 	err = connect_kernel(l);
 	if (err == 0)
 		return 0;
+	remount_stop(f->f_remount);
+	f->f_remount = NULL;
 	helper_umount(l->l_helper, f->f_mountpoint, true);
 	return err;
 }

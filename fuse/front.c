@@ -22,6 +22,7 @@
 #include "fuse/freezer.h"
 #include "fuse/notify.h"
 #include "fuse/parking.h"
+#include "fuse/remount.h"
 #include "fuse/session.h"
 #include "util/log.h"
 
@@ -89,6 +90,8 @@ int front_teardown(struct front *f, int own)
 	if (f->f_state == FRONT_DOWN)
 		return f->f_umount_error;
 	session_drain(f, own);
+	remount_stop(f->f_remount);
+	f->f_remount = NULL;
 	if (freezer_frozen(f->f_freezer))
 		freezer_thaw(f->f_freezer);
 	parking_release_all(f->f_parking);
