@@ -37,8 +37,8 @@ void ext4_icache_set_limit(struct super_block *sb, uint32_t inodes);
 /* Call fn on each inode in memory, with a reference held and no lock; stops when fn returns non-zero. */
 int ext4_icache_for_each(struct super_block *sb, int (*fn)(struct inode *inode, void *arg),
 			 void *arg);
-/* The bitmap says so. False also for numbers of a group that cannot be read. */
-bool ext4_inode_in_use(struct super_block *sb, uint32_t ino);
+/* The bitmap says so: 1 or 0, or the error that keeps it from being read. */
+int ext4_inode_in_use(struct super_block *sb, uint32_t ino);
 /*
  * What a fast commit says of the inode, the first len bytes of its raw form: everything but link count, blocks, block map, attributes and the orphan list.
  * A new one (I_NEW, nothing set but its number) also gets an empty map, or the target or device that its map holds. A directory keeps its size and index; a new one has neither.

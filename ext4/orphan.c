@@ -151,15 +151,15 @@ int ext4_orphan_del(handle_t *handle, struct inode *inode)
 
 /* ---- Cleanup at mount ---- */
 
-bool ext4_inode_in_use(struct super_block *sb, uint32_t ino)
+int ext4_inode_in_use(struct super_block *sb, uint32_t ino)
 {
 	const uint32_t index = (ino - 1) % sb->s_inodes_per_group;
 	struct ext4_group_info *gi = ext4_get_group_info(sb, (ino - 1) / sb->s_inodes_per_group);
 	struct buffer_head *bh = IS_ERR(gi) ? ERR_PTR(PTR_ERR(gi)) : ext4_read_inode_bitmap(sb, gi);
-	bool used;
+	int used;
 
 	if (IS_ERR(bh))
-		return false;
+		return PTR_ERR(bh);
 	lock_buffer(bh);
 	used = (bh->b_data[index / 8] >> (index % 8) & 1) != 0;
 	unlock_buffer(bh);
@@ -176,8 +176,12 @@ static bool can_truncate(const struct inode *inode)
 static struct inode *get_orphan(struct super_block *sb, uint32_t ino)
 {
 	struct inode *inode;
+	int used = ext4_valid_dir_ino(sb, ino) ? ext4_inode_in_use(sb, ino) : 0;
 
-	if (!ext4_valid_dir_ino(sb, ino) || !ext4_inode_in_use(sb, ino))
+	/* Not known for now is no reason to forget the list. */
+	if (used < 0)
+		return ERR_PTR(used);
+	if (used == 0)
 		return ERR_PTR(ext4_error(sb, ino, "bad inode number among the orphans"));
 	inode = ext4_iget(sb, ino, EXT4_IGET_ORPHAN);
 	if (IS_ERR(inode))

@@ -281,7 +281,8 @@ static int retire(struct fc_replay *f, struct fc_inode *node)
 	iput(node->n_inode);
 	free(node);
 	ext4_drain_evictions(sb);
-	return ext4_inode_in_use(sb, ino) ? -EFSCORRUPTED : 0;
+	err = ext4_inode_in_use(sb, ino);
+	return err > 0 ? -EFSCORRUPTED : err;
 }
 
 static int write_new(struct inode *inode, const struct jbd2_fc_record *rec)
@@ -329,14 +330,16 @@ static int present_inode(struct fc_replay *f, uint32_t ino, struct inode **out)
 {
 	struct fc_inode *node = find_node(f, ino);
 	struct inode *inode;
+	int used;
 
 	*out = NULL;
 	if (node != NULL) {
 		*out = node->n_inode;
 		return 0;
 	}
-	if (!ext4_inode_in_use(f->f_sb, ino))
-		return 0;
+	used = ext4_inode_in_use(f->f_sb, ino);
+	if (used <= 0)
+		return used;
 	inode = ext4_iget(f->f_sb, ino, EXT4_IGET_ORPHAN);
 	if (IS_ERR(inode))
 		return PTR_ERR(inode);
