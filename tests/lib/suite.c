@@ -2,12 +2,15 @@
 /*
  * suite.c - one suite, one exit code: what every unit test program is.
  *
- * Invariants: (1) the exit code is 0 only if each test ran and passed.
+ * Invariants: (1) the exit code is 0 only if each test ran and passed. (2) No temporary file is left, also of tests that
+ * aborted or crashed.
  * Locking: none.
  */
 #include "tests/lib/suite.h"
 
 #include <stdlib.h>
+
+#include "tests/lib/testlib.h"
 
 #define TEST_TIMEOUT_S 240 /* against hanging, not to measure: the machine may be busy */
 
@@ -26,7 +29,9 @@ int testlib_run_tests(const char *suite, const TTest *const *tests, size_t n)
 		suite_add_tcase(s, tc);
 	}
 	runner = srunner_create(s);
+	testlib_own_tempfiles();
 	srunner_run_all(runner, CK_ENV);
+	testlib_remove_tempfiles();
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
 	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

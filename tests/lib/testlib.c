@@ -5,12 +5,14 @@
  * e2fsprogs works on files, so a device is dumped to a sparse temporary file for it and loaded
  * back where it may have written.
  *
- * Invariants: (1) no temporary file outlives the call that made it.
+ * Invariants: (1) no temporary file outlives the call that made it; what a test that ended in the middle left
+ * goes when its suite ends.
  * Locking: none; the device is quiet meanwhile.
  */
 #include "tests/lib/testlib.h"
 
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,6 +28,7 @@
 #define CHUNK_BYTES (1u << 20)
 #define COMMAND_BYTES 4096
 #define SECTOR_BYTES 512u
+#define TEMPFILE_PREFIX "ext4d-test-"
 
 #define MUST(c)                                                                                    \
 	do {                                                                                       \
@@ -88,17 +91,46 @@ static void run_or_abort(const char *command)
 	free(output);
 }
 
+/* The process whose forked tests share a prefix of their names; 0: none. */
+static pid_t tempfile_owner;
+
+static const char *tempfile_dir(void)
+{
+	const char *dir = getenv("TMPDIR");
+
+	return dir != NULL ? dir : "/tmp";
+}
+
+void testlib_own_tempfiles(void)
+{
+	tempfile_owner = getpid();
+}
+
+void testlib_remove_tempfiles(void)
+{
+	char prefix[64];
+	DIR *d = opendir(tempfile_dir());
+	const struct dirent *de;
+
+	snprintf(prefix, sizeof(prefix), TEMPFILE_PREFIX "%d-", (int)tempfile_owner);
+	while (d != NULL && (de = readdir(d)) != NULL)
+		if (strncmp(de->d_name, prefix, strlen(prefix)) == 0)
+			(void)unlinkat(dirfd(d), de->d_name, 0);
+	if (d != NULL)
+		closedir(d);
+}
+
 char *testlib_tempfile(void)
 {
 	static _Atomic unsigned number;
-	const char *dir = getenv("TMPDIR");
+	pid_t owner = tempfile_owner != 0 ? tempfile_owner : getpid();
 	char *path = malloc(PATH_MAX);
 	int fd;
 
 	MUST(path != NULL);
 	do {
-		snprintf(path, PATH_MAX, "%s/ext4d-test-%d-%u", dir != NULL ? dir : "/tmp",
-			 (int)getpid(), atomic_fetch_add(&number, 1));
+		snprintf(path, PATH_MAX, "%s/" TEMPFILE_PREFIX "%d-%d-%u", tempfile_dir(),
+			 (int)owner, (int)getpid(), atomic_fetch_add(&number, 1));
 		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	} while (fd < 0 && errno == EEXIST);
 	MUST(fd >= 0);

@@ -31,6 +31,9 @@ int testlib_load(struct blkdev *bd, const char *path);
 struct blkdev *testlib_clone(struct blkdev *bd);
 /* The path of a new empty temporary file. The caller unlinks and frees it. */
 char *testlib_tempfile(void);
+/* For a process that forks tests: their temporary files are its own from now on, and the second call removes what they left. */
+void testlib_own_tempfiles(void);
+void testlib_remove_tempfiles(void);
 /*
  * Run a shell command; *output (may be NULL: not wanted) is what it printed, both streams; the caller frees it.
  * Returns the exit code, 127 if it could not be run or was killed.

@@ -6,7 +6,16 @@ if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
 	echo "skipped: needs root and /dev/fuse"
 	exit 77
 fi
-T=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-test.XXXXXX")
+# The name has our pid: what a run that was killed has left is removed by the next one.
+for old in "${TMPDIR:-/tmp}"/ext4d-test.*.??????; do
+	pid=${old%.*} pid=${pid##*.}
+	if [ ! -d "$old" ] || [ -d "/proc/$pid" ]; then continue; fi
+	losetup -n -O NAME,BACK-FILE -l | awk -v t="$old/" 'index($2, t) == 1 { print $1 }' |
+		while read -r dev; do losetup -d "$dev" || true; done
+	rm -rf --one-file-system "$old"
+done
+T=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-test.$$.XXXXXX")
+trap 'rm -rf "$T"' EXIT
 chmod 755 "$T" # checks as other users walk through it
 export T
 rc=0
@@ -16,5 +25,4 @@ unshare -m --propagation private bash -c '
 	trap cleanup EXIT
 	. "$1"
 ' "$(cd "$(dirname "$0")" && pwd)" "$1" || rc=$?
-rm -rf "$T"
 exit $rc
