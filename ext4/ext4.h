@@ -192,6 +192,8 @@ struct ext4_upper_ops {
 	int (*write_ordered_data)(struct inode *inode, uint64_t start_bytes, uint64_t end_bytes);
 	/* Drop security.capability, and suid/sgid if asked (EXT4_KILL_); i_rwsem held for write, no handle open. Sets *dropped. */
 	int (*file_remove_privs)(struct inode *inode, unsigned kill, bool *dropped);
+	/* Would that do anything, or fail? i_rwsem held. */
+	bool (*file_has_privs)(struct inode *inode, unsigned kill);
 	/* ext4_fill_super() is followed by the replay of what jbd2_fc_records() says. */
 	bool takes_fast_commits;
 	/* -ENOSPC on a reservation or allocation: give space back (evictions, preallocations, pending frees by a commit). */

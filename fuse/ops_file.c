@@ -77,6 +77,9 @@ static void choose_caching(struct front *f, struct inode *inode, struct fuse_fil
 		break;
 	}
 	fi->direct_io = direct;
+	/* The kernel, too, takes its lock for read then, for overwrites inside the file. */
+	if (direct && (fi->flags & O_DIRECT) != 0)
+		current_request->rq_flags |= RQ_PARALLEL_WRITES;
 	fi->keep_cache = !direct && (write_only || !read_updates_atime(inode, fi->flags));
 }
 

@@ -25,6 +25,9 @@
 #define PROTO_OPEN_KILL_SUIDGID (1u << 0)
 #define PROTO_SETXATTR_ACL_KILL_SGID (1u << 0)
 
+/* A flag of the answer to OPEN and CREATE. */
+#define PROTO_FOPEN_PARALLEL_DIRECT_WRITES (1u << 6)
+
 /* What a request may carry. */
 #define PROTO_MAX_PAYLOAD (1u << 20)
 /* Bytes of a WRITE before its payload. */

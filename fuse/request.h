@@ -22,6 +22,8 @@
 #define RQ_KILL_SUIDGID (1u << 1) /* WRITE, SETATTR, OPEN, CREATE ask for it */
 #define RQ_TMPFILE (1u << 2)	  /* a CREATE that was a TMPFILE */
 #define RQ_ACL_KILL_SGID (1u << 3)
+#define RQ_PARALLEL_WRITES                                                                         \
+	(1u << 4) /* the answer to OPEN or CREATE allows direct writes side by side */
 
 struct request {
 	uint64_t rq_unique;

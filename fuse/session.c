@@ -69,6 +69,18 @@ static void extend_init(struct front *f, const struct iovec *iov, int count)
 	f->f_taken = flags;
 }
 
+/* libfuse does not know the flag. The answer to CREATE has the entry before it. */
+static void allow_parallel_writes(const struct iovec *iov, int count)
+{
+	struct fuse_open_out *out;
+
+	if (count != 2 || iov[1].iov_len < sizeof(*out))
+		return;
+	out = (struct fuse_open_out *)(void *)((char *)iov[1].iov_base + iov[1].iov_len -
+					       sizeof(*out));
+	out->open_flags |= PROTO_FOPEN_PARALLEL_DIRECT_WRITES;
+}
+
 static int send_answer(struct front *f, const struct iovec *iov, int count)
 {
 	unsigned channel = 0;
@@ -79,6 +91,8 @@ static int send_answer(struct front *f, const struct iovec *iov, int count)
 		channel = current_request->rq_channel;
 		if ((current_request->rq_flags & RQ_INIT) != 0)
 			extend_init(f, iov, count);
+		if ((current_request->rq_flags & RQ_PARALLEL_WRITES) != 0 && head->error == 0)
+			allow_parallel_writes(iov, count);
 		if (head->error != 0 && current_request->rq_opcode < PROTO_OPCODES)
 			counter_inc(&f->f_ops[current_request->rq_opcode].op_errors);
 	}

@@ -91,18 +91,29 @@ static int drop_suid(struct inode *inode, uint16_t mode)
 	return ext4_journal_stop(handle, ext4_mark_inode_dirty(handle, inode));
 }
 
+static uint16_t mode_without_privs(const struct inode *inode, unsigned kill)
+{
+	uint16_t mode = kill != 0 ? without_suid(inode->i_mode) : inode->i_mode;
+
+	return (kill & EXT4_KILL_SGID) != 0 ? mode & (uint16_t)~S_ISGID : mode;
+}
+
+bool ns_file_has_privs(struct inode *inode, unsigned kill)
+{
+	return S_ISREG(inode->i_mode) &&
+	       (mode_without_privs(inode, kill) != inode->i_mode || has_capability(inode) != 0);
+}
+
 int ns_file_remove_privs(struct inode *inode, unsigned kill, bool *dropped)
 {
-	uint16_t mode = without_suid(inode->i_mode);
+	uint16_t mode = mode_without_privs(inode, kill);
 	int err;
 
-	if ((kill & EXT4_KILL_SGID) != 0)
-		mode &= (uint16_t)~S_ISGID;
 	*dropped = false;
 	if (!S_ISREG(inode->i_mode))
 		return 0;
 	err = drop_capability(inode, dropped);
-	if (err != 0 || kill == 0 || mode == inode->i_mode)
+	if (err != 0 || mode == inode->i_mode)
 		return err;
 	err = drop_suid(inode, mode);
 	*dropped = *dropped || err == 0;

@@ -45,6 +45,7 @@ static const struct ext4_upper_ops upper_ops = {
 	.orphan_truncate = ext4_orphan_truncate,
 	.write_ordered_data = wb_write_ordered_data,
 	.file_remove_privs = ns_file_remove_privs,
+	.file_has_privs = ns_file_has_privs,
 	.reclaim_space = reclaim_space,
 	.takes_fast_commits = true,
 };

@@ -70,5 +70,7 @@ void ns_evict_inode(struct inode *inode);
 int ns_set_size_locked(struct inode *inode, uint64_t size, bool kill_suidgid);
 /* Member file_remove_privs. */
 int ns_file_remove_privs(struct inode *inode, unsigned kill, bool *dropped);
+/* Member file_has_privs. */
+bool ns_file_has_privs(struct inode *inode, unsigned kill);
 
 #endif

@@ -550,9 +550,11 @@ ssize_t file_write(struct inode *inode, struct wb_write *w)
 		ret = -EINVAL;
 	if (ret != 0)
 		return ret;
-	down_write(&inode->i_rwsem);
-	ret = write_locked(inode, w);
-	up_write(&inode->i_rwsem);
+	if ((w->w_flags & WB_WRITE_DIRECT) == 0 || !direct_overwrite(inode, w, &ret)) {
+		down_write(&inode->i_rwsem);
+		ret = write_locked(inode, w);
+		up_write(&inode->i_rwsem);
+	}
 	if (ret > 0) {
 		counter_add(&inode->i_sb->s_wb->wb_stats.ws_written_bytes, (uint64_t)ret);
 		if (w->w_flags & WB_WRITE_DIRECT)

@@ -7,11 +7,14 @@
  * when the requests are complete each run is converted and i_size and i_disksize moved over it in one handle, in file order. Files without extents
  * go directly only where all blocks are there.
  *
+ * A write of whole blocks that are written and inside the file changes nothing but data, and runs side by side with others of its kind (direct_overwrite()), as in
+ * the kernel.
+ *
  * A read writes dirty pages of the range first and then reads the device; holes and unwritten extents are zeros. Its unaligned ends come from the cache.
  *
- * Invariants: (1) no page of a directly written range is in the cache while its requests are in flight. (2) A failed request converts nothing. (3) The memory of a request is the caller's and
+ * Invariants: (1) no page of a directly written range is in the cache while its requests are in flight, or at least, in an overwrite, when they are over. (2) A failed request converts nothing. (3) The memory of a request is the caller's and
  * is only used until the call returns.
- * Locking: i_rwsem (write for writes, read for reads) -> as_invalidate_lock for write during direct writes.
+ * Locking: i_rwsem (write for writes, read for reads and overwrites) -> as_invalidate_lock for write during direct writes.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -345,6 +348,109 @@ ssize_t direct_write_locked(struct inode *inode, struct wb_write *w, size_t len)
 	counter_inc(&st->ws_dio_writes);
 	counter_add(&st->ws_dio_bytes, done);
 	return done > 0 ? (ssize_t)done : n;
+}
+
+/* ---- Overwrite ---- */
+
+static bool all_written(struct inode *inode, ext4_lblk_t lblk, ext4_lblk_t end)
+{
+	while (lblk < end) {
+		struct ext4_map_blocks map = {.m_lblk = lblk, .m_len = end - lblk};
+
+		if (ext4_map_blocks(NULL, inode, &map, 0) <= 0 ||
+		    (map.m_flags & EXT4_MAP_MAPPED) == 0)
+			return false;
+		lblk += map.m_len;
+	}
+	return true;
+}
+
+/* i_rwsem is held for read: blocks, size and mode stay what they are. */
+static bool only_overwrites(struct inode *inode, const struct wb_write *w)
+{
+	const struct ext4_upper_ops *upper = inode->i_sb->s_upper;
+	unsigned bits = inode->i_sb->s_blocksize_bits;
+	unsigned kill = (w->w_flags & WB_WRITE_KILL_SUIDGID) != 0 ? EXT4_KILL_SUIDGID : 0;
+	uint64_t disksize = atomic_load(&inode->i_disksize);
+
+	if (w->w_len == 0 || (w->w_flags & (WB_WRITE_APPEND | WB_WRITE_CACHE)) != 0 ||
+	    (inode->i_flags & EXT2_IMMUTABLE_FL) != 0)
+		return false;
+	if (((w->w_pos | w->w_len) & ((UINT64_C(1) << bits) - 1)) != 0)
+		return false;
+	if (disksize > i_size_read(inode))
+		disksize = i_size_read(inode);
+	if (w->w_pos >= disksize || w->w_len > disksize - w->w_pos)
+		return false;
+	if (upper->file_has_privs != NULL && upper->file_has_privs(inode, kill))
+		return false;
+	return all_written(inode, (ext4_lblk_t)(w->w_pos >> bits),
+			   (ext4_lblk_t)((w->w_pos + w->w_len) >> bits));
+}
+
+/* Pages of the range that readers have brought in; none is dirty. */
+static void drop_range(struct address_space *as, uint64_t pos, size_t len)
+{
+	if (as->as_nrpages == 0)
+		return;
+	down_write(&as->as_invalidate_lock);
+	truncate_pages(as, (uint32_t)(pos >> PAGE_SHIFT),
+		       (uint32_t)((pos + len - 1) >> PAGE_SHIFT));
+	up_write(&as->as_invalidate_lock);
+}
+
+static int overwrite_blocks(struct inode *inode, struct wb_write *w)
+{
+	struct iov_iter it = {.ii_iov = w->w_iov, .ii_cnt = w->w_iovcnt};
+	unsigned bits = inode->i_sb->s_blocksize_bits;
+	ext4_lblk_t lblk = (ext4_lblk_t)(w->w_pos >> bits);
+	ext4_lblk_t end = (ext4_lblk_t)((w->w_pos + w->w_len) >> bits);
+	struct dio d;
+	int err = 0, ret;
+
+	dio_init(&d, inode, REQ_OP_WRITE);
+	while (lblk < end && err == 0) {
+		struct ext4_map_blocks map = {.m_lblk = lblk, .m_len = end - lblk};
+
+		err = ext4_map_blocks(NULL, inode, &map, 0);
+		if (err <= 0)
+			break;
+		lblk += map.m_len;
+		err = submit_run(&d, &it, map.m_pblk << bits, (size_t)map.m_len << bits);
+	}
+	ret = dio_wait(&d);
+	dio_destroy(&d);
+	return err != 0 ? err : ret;
+}
+
+/* Readers may fill pages from the device while it is written: they are dropped once more at the end. */
+bool direct_overwrite(struct inode *inode, struct wb_write *w, ssize_t *ret)
+{
+	struct address_space *as = inode->i_mapping;
+	struct wb_stats *st = &as->as_wb->wb_stats;
+	uint64_t page_mask = PAGE_SIZE - 1;
+	int err;
+
+	down_read(&inode->i_rwsem);
+	if (!only_overwrites(inode, w)) {
+		up_read(&inode->i_rwsem);
+		return false;
+	}
+	file_update_time(inode);
+	err = write_and_wait_checked(inode, w->w_pos & ~page_mask,
+				     (w->w_pos + w->w_len - 1) | page_mask);
+	if (err == 0) {
+		drop_range(as, w->w_pos, w->w_len);
+		err = overwrite_blocks(inode, w);
+		drop_range(as, w->w_pos, w->w_len);
+	}
+	up_read(&inode->i_rwsem);
+	*ret = err != 0 ? err : (ssize_t)w->w_len;
+	counter_inc(&st->ws_dio_writes);
+	counter_inc(&st->ws_dio_shared);
+	if (err == 0)
+		counter_add(&st->ws_dio_bytes, w->w_len);
+	return true;
 }
 
 void notify_invalidate(struct inode *inode, uint64_t pos, uint64_t len)

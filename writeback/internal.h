@@ -222,7 +222,7 @@ struct wb_stats {
 	counter_t ws_read_bytes;
 	counter_t ws_rmw_reads; /* blocks read to be changed in part */
 	counter_t ws_page_wb_waits;
-	counter_t ws_dio_reads, ws_dio_writes, ws_dio_bytes;
+	counter_t ws_dio_reads, ws_dio_writes, ws_dio_shared, ws_dio_bytes;
 	/* stripes */
 	counter_t ws_stripe_full, ws_stripe_start, ws_stripe_end, ws_stripe_partial, ws_stripe_rmw;
 };
@@ -630,6 +630,11 @@ int flush_growth(struct inode *inode);
 
 /* ---- direct_io.c ---- */
 
+/*
+ * An O_DIRECT write that only replaces data: whole blocks that are written, inside the file, nothing to drop. False: it is something else, nothing was
+ * done. True: done as far as *ret says, side by side with other such writes. Takes i_rwsem for read.
+ */
+bool direct_overwrite(struct inode *inode, struct wb_write *w, ssize_t *ret);
 /* i_rwsem held for write; what must go through the cache is written and waited for. Bytes or negative errno. */
 ssize_t direct_write_locked(struct inode *inode, struct wb_write *w, size_t len);
 void notify_invalidate(struct inode *inode, uint64_t pos, uint64_t len);

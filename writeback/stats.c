@@ -74,6 +74,7 @@ static const struct named_counter counters[] = {
 	C(page_wb_waits),
 	C(dio_reads),
 	C(dio_writes),
+	C(dio_shared),
 	C(dio_bytes),
 	C(stripe_full),
 	C(stripe_start),

@@ -173,6 +173,48 @@ START_TEST(atime_follows_the_rule_of_the_mount)
 }
 END_TEST
 
+/* What a reply points to is nobody else's until it is sent, whatever happens to the file. */
+START_TEST(frames_of_a_reply_are_not_given_to_other_files)
+{
+	static struct wb_read held;
+	struct inode *inode, *other;
+	uint64_t pos = 0;
+	struct wf f;
+
+	wf_make(&f, "-t ext4 -b 4096", 64 * MIB, 2);
+	f.opts.o_cache_bytes = 4 * MIB;
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	other = wf_file(&f, 1);
+	wf_fill(inode, 1, 0, 64 * PAGE, PAGE);
+	wf_sync(&f);
+	ck_assert_int_eq(file_read(inode, 0, 64 * PAGE, 0, &held), 0);
+	ck_assert_uint_eq(held.r_bytes, 64 * PAGE);
+	/* Dropped, cut off, its blocks free: and then everything that the cache can hold is filled with something else, twice over. */
+	wb_drop_clean(inode);
+	ck_assert_int_eq(ext4_truncate_to(inode, 0), 0);
+	wf_sync(&f);
+	for (unsigned i = 0; i < 8; i++) {
+		wf_fill(other, 2, i * MIB, MIB, MIB);
+		wf_sync(&f);
+		wf_check(other, 2, i * MIB, MIB);
+	}
+	for (int i = 0; i < held.r_iovcnt; i++) {
+		pattern_check(held.r_iov[i].iov_base, held.r_iov[i].iov_len, 1, pos);
+		pos += held.r_iov[i].iov_len;
+	}
+	ck_assert_uint_eq(pos, 64 * PAGE);
+	wb_read_done(&held);
+	/* Given back: the whole cache can be used again. */
+	wf_fill(other, 3, 0, 3 * MIB, MIB);
+	wf_sync(&f);
+	wf_check(other, 3, 0, 3 * MIB);
+	iput(inode);
+	iput(other);
+	wf_close(&f);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS("writeback/buffered_read", hole_costs_no_memory_and_no_read,
@@ -181,5 +223,6 @@ int main(void)
 			 frames_of_a_reply_outlive_the_file_content,
 			 read_ends_at_the_end_of_the_file,
 			 read_error_is_eio_and_the_next_read_tries_again,
-			 atime_follows_the_rule_of_the_mount);
+			 atime_follows_the_rule_of_the_mount,
+			 frames_of_a_reply_are_not_given_to_other_files);
 }
