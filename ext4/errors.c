@@ -119,17 +119,15 @@ static void note(struct super_block *sb, const struct ext4_error_record *er, int
 	mutex_unlock(&sb->s_sb_lock);
 }
 
-void ext4_error_flush_locked(struct super_block *sb, struct ext2_super_block *es)
+static void put_errors_locked(const struct super_block *sb, struct ext2_super_block *es)
 {
 	const struct ext4_error_record *first = &sb->s_err_first;
 	const struct ext4_error_record *last = &sb->s_err_last;
 
-	mutex_assert_held(&sb->s_sb_lock);
 	if (sb->s_error_count == 0)
 		return;
 	es->s_state |= cpu_to_le16(EXT2_ERROR_FS);
 	es->s_error_count = cpu_to_le32(le32_to_cpu(es->s_error_count) + sb->s_error_count);
-	sb->s_error_count = 0;
 	if (es->s_first_error_time == 0 && es->s_first_error_time_hi == 0) {
 		es->s_first_error_time = cpu_to_le32((uint32_t)(uint64_t)first->er_time);
 		es->s_first_error_time_hi = (uint8_t)((uint64_t)first->er_time >> 32);
@@ -146,6 +144,34 @@ void ext4_error_flush_locked(struct super_block *sb, struct ext2_super_block *es
 	memcpy(es->s_last_error_func, last->er_func, sizeof(es->s_last_error_func));
 	es->s_last_error_line = 0;
 	es->s_last_error_errcode = last->er_code;
+}
+
+void ext4_error_flush_locked(struct super_block *sb, struct ext2_super_block *es)
+{
+	mutex_assert_held(&sb->s_sb_lock);
+	put_errors_locked(sb, es);
+	sb->s_error_count = 0;
+}
+
+void ext4_error_view(struct super_block *sb, struct ext2_super_block *es)
+{
+	mutex_lock(&sb->s_sb_lock);
+	*es = *sb->s_es;
+	put_errors_locked(sb, es);
+	mutex_unlock(&sb->s_sb_lock);
+}
+
+void ext4_error_copy_locked(struct super_block *sb, const struct ext2_super_block *from)
+{
+	const size_t start = offsetof(struct ext2_super_block, s_error_count);
+	const size_t end = offsetof(struct ext2_super_block, s_mount_opts);
+
+	mutex_assert_held(&sb->s_sb_lock);
+	memcpy((char *)sb->s_es + start, (const char *)from + start, end - start);
+	sb->s_es->s_first_error_time_hi = from->s_first_error_time_hi;
+	sb->s_es->s_last_error_time_hi = from->s_last_error_time_hi;
+	sb->s_es->s_first_error_errcode = from->s_first_error_errcode;
+	sb->s_es->s_last_error_errcode = from->s_last_error_errcode;
 }
 
 /* ---- Answers ---- */

@@ -165,6 +165,8 @@ void ext4_errors_catch_up(struct super_block *sb);
 void ext4_journal_aborted(void *fs, int error);
 /* Error fields of the stash into es. s_sb_lock held. */
 void ext4_error_flush_locked(struct super_block *sb, struct ext2_super_block *es);
+/* The error fields of what was written to the device are those in memory, too. s_sb_lock held. */
+void ext4_error_copy_locked(struct super_block *sb, const struct ext2_super_block *from);
 
 /* ---- icache.c ---- */
 

@@ -54,6 +54,8 @@ __attribute__((format(printf, 5, 6))) int ext4_error_at(struct super_block *sb, 
 #define ext4_error_block(sb, ino, blk, ...) ext4_error_at(sb, __func__, ino, blk, __VA_ARGS__)
 /* The same for an I/O error on metadata; returns err. */
 int ext4_std_error(struct super_block *sb, const char *func, int err);
+/* The superblock in memory with all errors of now, those that it has not been told yet included. */
+void ext4_error_view(struct super_block *sb, struct ext2_super_block *es);
 __attribute__((format(printf, 2, 3))) void ext4_warning(struct super_block *sb, const char *fmt,
 							...);
 /* -EIO after shutdown, -EROFS when read-only, else 0: the first line of each operation that changes something. */

@@ -153,6 +153,8 @@ int ext4_super_write_errors(struct super_block *sb)
 		es = (struct ext2_super_block *)(void *)(copy + sb->s_sb_offset_bytes);
 		mutex_lock(&sb->s_sb_lock);
 		ext4_error_flush_locked(sb, es);
+		/* No buffer lock: whoever met the error may hold one. */
+		ext4_error_copy_locked(sb, es);
 		es->s_state |= cpu_to_le16(sb->s_mount_state & EXT2_ERROR_FS);
 		put_time(&es->s_wtime, &es->s_wtime_hi);
 		ext4_superblock_csum_set(es);

@@ -341,9 +341,7 @@ static void print_error_field(struct front *f, const struct control_file *cf, FI
 	const char *name = cf->cf_name;
 	bool first = strncmp(name, "first", 5) == 0;
 
-	mutex_lock(&sb->s_sb_lock);
-	es = *sb->s_es;
-	mutex_unlock(&sb->s_sb_lock);
+	ext4_error_view(sb, &es);
 	if (strcmp(name, "errors_count") == 0)
 		fprintf(out, "%" PRIu32 "\n", le32_to_cpu(es.s_error_count));
 	else if (strstr(name, "_time") != NULL)

@@ -107,6 +107,7 @@ static int open_file_system(struct front *f)
 	f->f_opts->mo_ext4.o_mount_point = f->f_mountpoint;
 	err = ext4_mount(dev, &f->f_opts->mo_ext4, &f->f_sb);
 	if (err != 0) {
+		log_err("%s: cannot be mounted: %s", f->f_device->dv_path, strerror(-err));
 		blk_close(dev);
 		return err;
 	}
