@@ -21,9 +21,9 @@ EMULATED = {
     "sata3": {"filter": "model:sata3", "write_bps": 500000000, "read_bps": 540000000, "write_iops": 85000,
               "read_iops": 95000, "text": "a SATA III SSD: 500 MB/s, 85000 write IOPS, flush 0.6 ms"},
     "sata2": {"filter": "model:write_bw=180000000:read_bw=250000000:write_iops=20000:read_iops=30000:"
-                        "latency_us=100:flush_us=1000:qd=32",
+                        "latency_us=80:flush_us=1000:qd=1",
               "write_bps": 180000000, "read_bps": 250000000, "write_iops": 20000, "read_iops": 30000,
-              "text": "an SSD of 2013 at 3 Gb/s: 180 MB/s, 20000 write IOPS, flush 1 ms"},
+              "text": "an SSD of 2013 at 3 Gb/s without command queue: 180 MB/s, 80 us a request, flush 1 ms"},
     "usb3": {"filter": "model:read_bw=200000000:write_bw=60000000:read_iops=12000:write_iops=500:latency_us=150:"
                        "flush_us=3000:qd=32:nr_requests=32",
              "write_bps": 60000000, "read_bps": 200000000, "write_iops": 500, "read_iops": 12000,

@@ -67,6 +67,8 @@ def beyond_noise(metric, new, old):
     noise = (a["max"] - a["min"] + b["max"] - b["min"]) / 2
     if min(len(a["values"]), len(b["values"])) < 3:
         noise = max(noise, 0.3 * b["median"])
+    elif a["min"] > b["max"] or a["max"] < b["min"]:
+        noise = 0  # not even the extremes meet
     return True if difference > noise else False if difference < -noise else None
 
 
