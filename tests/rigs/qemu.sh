@@ -46,6 +46,9 @@ armhf)
 	;;
 *) fail "architecture $arch" ;;
 esac
+if [ "$arch" = amd64 ]; then
+	sed -i "1i export PATH=$RIG/bin:\$PATH LD_LIBRARY_PATH=$RIG/tools/$HOSTLIB" "$work/cmd"
+fi
 for dir in "$prefix/usr/share/qemu" "$prefix/usr/share/seabios"; do qemu+=(-L "$dir"); done
 drives=() i=0
 for d in "${disks[@]}"; do

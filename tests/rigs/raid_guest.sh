@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# The part of raid.sh that runs in the guest.
+# The part of raid.sh and slow.sh that runs in the guest. One disk is used as it is.
 set -euo pipefail
 level=$1 disks=$2 chunk=$3 size=$4
 shift 4
-modprobe -a md-mod raid456 raid0 ext4 fuse
+modprobe -a ext4 fuse
 members=()
-for d in /dev/ubd[a-p]; do
-	[ ${#members[@]} -ge "$disks" ] || members+=("$d")
+for d in /dev/ubd[a-p] /dev/vd[a-p]; do
+	[ ! -b "$d" ] || [ ${#members[@]} -ge "$disks" ] || members+=("$d")
 done
-mdadm --create /dev/md0 --run --quiet --assume-clean --level="$level" --raid-devices="$disks" --chunk="$chunk" \
-	--metadata=1.2 --bitmap=none "${members[@]}" </dev/null
+dev=${members[0]}
+if [ "$disks" -gt 1 ]; then
+	dev=/dev/md0
+	modprobe -a md-mod raid456 raid0
+	mdadm --create "$dev" --run --quiet --assume-clean --level="$level" --raid-devices="$disks" --chunk="$chunk" \
+		--metadata=1.2 --bitmap=none "${members[@]}" </dev/null
+fi
 mkdir -p /media
 
 # reads, KiB read, writes, KiB written, flushes of all members together
@@ -22,9 +27,9 @@ member_counts() {
 
 mount_fs() { # mount_fs FS OPTIONS
 	case $1 in
-	ext4) mount -t ext4 -o "noinit_itable${2:+,$2}" /dev/md0 /media ;;
-	fuse2fs) fuse2fs -o "fakeroot,allow_other${2:+,$2}" /dev/md0 /media >/dev/null ;;
-	ext4d) "$EXT4D" /dev/md0 /media ${2:+-o "$2"} >&2 ;;
+	ext4) mount -t ext4 -o "noinit_itable${2:+,$2}" "$dev" /media ;;
+	fuse2fs) fuse2fs -o "fakeroot,allow_other${2:+,$2}" "$dev" /media >/dev/null ;;
+	ext4d) "$EXT4D" "$dev" /media ${2:+-o "$2"} >&2 ;;
 	esac
 }
 
@@ -43,13 +48,13 @@ own_counters() {
 	awk '/^(wb\.)?(writepages_calls|nr_to_write_min|stripe_full|stripe_partial|stripe_rmw|mb_stripe_hits) / {
 		sub(/^wb\./, "")
 		printf "%s\"%s\":%s", n++ ? "," : "", $1, $2
-	}' /media/.ext4d/stats
+	}' /media/.ext4d/stats /media/.ext4d/writeback
 }
 
 one() { # one FS[:OPTIONS]
 	local fs=${1%%:*} options='' start end before after gone own='' fsck=0 extents
 	[[ $1 != *:* ]] || options=${1#*:}
-	mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 /dev/md0
+	mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$dev"
 	mount_fs "$fs" "$options"
 	sleep 1
 	before=$(member_counts)
@@ -60,8 +65,8 @@ one() { # one FS[:OPTIONS]
 	[ "$fs" != ext4d ] || own=$(own_counters)
 	umount_fs "$fs"
 	gone=$(member_counts)
-	e2fsck -fn /dev/md0 >/tmp/fsck.out 2>&1 || { fsck=$?; cat /tmp/fsck.out >&2; }
-	extents=$(debugfs -R 'dump_extents -l /f' /dev/md0 2>/dev/null | awk '/^ *[0-9]+\// { n++ } END { print n + 0 }')
+	e2fsck -fn "$dev" >/tmp/fsck.out 2>&1 || { fsck=$?; cat /tmp/fsck.out >&2; }
+	extents=$(debugfs -R 'dump_extents -l /f' "$dev" 2>/dev/null | awk '/^ *[0-9]+\// { n++ } END { print n + 0 }')
 	echo "$before $after $gone" | awk -v level="$level" -v disks="$disks" -v chunk="$chunk" -v mb="$size" -v fs="$fs" \
 		-v options="$options" -v ns=$((end - start)) -v fsck="$fsck" -v extents="$extents" -v own="$own" '{
 		printf "{\"level\":%d,\"disks\":%d,\"chunk_k\":%d,\"size_mb\":%d,\"fs\":\"%s\",\"options\":\"%s\",", level, disks, chunk, mb, fs, options
@@ -76,4 +81,4 @@ one() { # one FS[:OPTIONS]
 for fs in "$@"; do
 	one "$fs"
 done
-mdadm --stop --quiet /dev/md0
+[ "$disks" -eq 1 ] || mdadm --stop --quiet "$dev"
