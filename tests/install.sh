@@ -13,7 +13,7 @@ if [ "$what" = test ]; then
 	packages+=(ccache rsync patch procps clang-format-14 clang-tidy-14 shellcheck binutils acl attr fuse2fs bc python3 fio gnuplot-nox)
 fi
 
-have() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
+have() { grep -q 'ok installed' < <(dpkg-query -W -f '${Status}' "$1" 2>/dev/null); }
 
 if ! command -v apt-get >/dev/null; then
 	missing=()

@@ -17,7 +17,7 @@ rm /mnt/m/small8
 truncate -s 10G /mnt/m/sparse
 printf 'over 4 GiB' | dd of=/mnt/m/sparse bs=1 seek=5000000000 conv=notrunc status=none
 chattr +A /mnt/m/seven
-lsattr /mnt/m/seven | grep -q A
+grep -q A < <(lsattr /mnt/m/seven)
 "$ext4d" -u /mnt/m
 e2fsck -fn /dev/vda
 

@@ -58,15 +58,15 @@ fault=blk=fault:error:op=read:from=$((block * 1024)):to=$(((block + 1) * 1024))
 start "$img" -o "errors=remount-ro,$fault:forever"
 programs read-only "$MNT" || fail "errors=remount-ro"
 "$EXT4D" -u "$MNT" || true
-dumpe2fs -h "$img" 2>/dev/null | grep -qE '^Filesystem state: +clean with errors' || fail "the error is not recorded"
-dumpe2fs -h "$img" 2>/dev/null | grep -qE '^FS Error count: +[1-9]' || fail "no error count"
+grep -qE '^Filesystem state: +clean with errors' < <(dumpe2fs -h "$img" 2>/dev/null) || fail "the error is not recorded"
+grep -qE '^FS Error count: +[1-9]' < <(dumpe2fs -h "$img" 2>/dev/null) || fail "no error count"
 e2fsck -fy "$img" >/dev/null 2>&1 || true
 start "$img" -o "errors=continue,$fault:once"
 stat "$MNT/far" >/dev/null 2>&1 && fail "no error"
 stat "$MNT/far" >/dev/null || fail "errors=continue: the second try"
 echo x >"$MNT/more" || fail "errors=continue: not writable"
 stop
-dumpe2fs -h "$img" 2>/dev/null | grep -qE '^FS Error count: +[1-9]' || fail "errors=continue: not recorded"
+grep -qE '^FS Error count: +[1-9]' < <(dumpe2fs -h "$img" 2>/dev/null) || fail "errors=continue: not recorded"
 e2fsck -fy "$img" >/dev/null 2>&1 || true
 start "$img" -o "errors=panic,$fault:forever"
 stat "$MNT/far" >/dev/null 2>&1 && fail "no error"

@@ -15,7 +15,7 @@ PY
 }
 
 must_be_dirty() {
-	dumpe2fs -h "$1" 2>/dev/null | grep -q needs_recovery || fail "the image is not dirty"
+	grep -q needs_recovery < <(dumpe2fs -h "$1" 2>/dev/null) || fail "the image is not dirty"
 }
 
 # same_tree FOLDER WHAT [no-folder-times]: the same tree as $a

@@ -8,7 +8,7 @@ features() { dumpe2fs -h "$img" 2>/dev/null | grep -E '^(Filesystem features|Fil
 wait_clean() {
 	local i
 	for ((i = 0; i < 150; i++)); do
-		if ! features | grep -q needs_recovery; then return 0; fi
+		if ! grep -q needs_recovery < <(features); then return 0; fi
 		sleep 0.1
 	done
 	fail "not clean after remount,ro: $(features)"
@@ -26,7 +26,7 @@ for n in 1 2 3; do
 	mount -i -o remount,rw "$MNT"
 	echo "round $n" >"$MNT/b$n" || fail "not writable after remount,rw"
 	sync -f "$MNT/b$n"
-	features | grep -q needs_recovery || fail "not marked as mounted after remount,rw"
+	grep -q needs_recovery < <(features) || fail "not marked as mounted after remount,rw"
 done
 # an unlinked file that is open is an orphan: only the log is emptied, and nothing is lost
 exec 7<"$MNT/a"

@@ -55,12 +55,13 @@ START_TEST(background_round_stops_at_its_threshold)
 	inode = wf_file(&f, 0);
 	wf_fill(inode, 1, 0, 3000 * PAGE, 64 * 1024);
 	wb_start_background(f.wb);
-	for (unsigned i = 0; i < 200 && over_bground_thresh(f.wb); i++)
+	for (unsigned i = 0; i < 3000 && over_bground_thresh(f.wb); i++)
 		usleep(10000);
 	usleep(50000);
-	/* Chunks of 1024 until below. */
-	ck_assert_uint_eq(atomic_load(&inode->i_mapping->as_nr_dirty), 3000 - 2 * 1024);
-	for (unsigned i = 0; i < 300 && nr_more_io(&f) == 0; i++)
+	/* Chunks of 1024, or less where one took longer than its slice of time, until below. */
+	ck_assert_uint_le(atomic_load(&inode->i_mapping->as_nr_dirty), 1000);
+	ck_assert_uint_gt(atomic_load(&inode->i_mapping->as_nr_dirty), 0);
+	for (unsigned i = 0; i < 3000 && nr_more_io(&f) == 0; i++)
 		usleep(10000);
 	ck_assert_uint_eq(nr_more_io(&f), 1);
 	wf_sync(&f);
@@ -84,8 +85,8 @@ START_TEST(large_file_does_not_starve_small_ones)
 	wf_fill(inode[0], 1, 0, 2500 * PAGE, 64 * 1024);
 	for (unsigned i = 1; i < 4; i++)
 		wf_fill(inode[i], 1, 0, 4 * PAGE, PAGE);
-	/* One turn of the large one, and then each of the others. */
-	ck_assert_int_ge(writeback_inodes_wbc(f.wb, &wbc), 1024 + 12);
+	/* One turn of the large one, 1024 pages if its slice of time suffices, and then each of the others. */
+	ck_assert_int_gt(writeback_inodes_wbc(f.wb, &wbc), 12);
 	for (unsigned i = 1; i < 4; i++)
 		ck_assert_uint_eq(atomic_load(&inode[i]->i_mapping->as_nr_dirty), 0);
 	ck_assert_uint_gt(atomic_load(&inode[0]->i_mapping->as_nr_dirty), 1000);
