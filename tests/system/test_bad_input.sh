@@ -63,3 +63,22 @@ start "$T/good" -r
 ! touch "$MNT/two" 2>/dev/null || fail "wrote to a read-only mount"
 stop
 check "$T/good"
+
+# an image that can be read and not written: read-only, and not at all if its log has to be replayed first
+mkdir "$T/host" "$T/ro"
+cp --sparse=always "$T/good" "$T/host/clean"
+start "$T/good"
+echo three >"$MNT/three"
+sync "$MNT/three"
+cp --sparse=always "$T/good" "$T/host/dirty"
+stop
+mount --bind "$T/host" "$T/ro"
+mount -o remount,bind,ro "$T/ro"
+start "$T/ro/clean" -o ro
+[ "$(cat "$MNT/one")" = one ] || fail "an image that cannot be written"
+! touch "$MNT/two" 2>/dev/null || fail "wrote to an image that cannot be written"
+stop
+refused 'recovery' "$T/ro/dirty" "$MNT" -o ro
+start "$T/ro/dirty" -o ro,norecovery
+[ "$(cat "$MNT/one")" = one ] || fail "norecovery"
+stop
