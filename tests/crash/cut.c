@@ -40,7 +40,7 @@
 /* One disk in so many is recovered in another way too. */
 #define CUT_TWICE_ONE_IN 64
 #define E2FSCK_ONE_IN 256
-#define KERNEL_ONE_IN 350
+#define KERNEL_ONE_IN 250
 
 /* What is tried beside the plain ones. */
 static const enum crash_mode other_modes[] = {CRASH_DURABLE_ONLY, CRASH_DROP_ONE, CRASH_SUBSET,

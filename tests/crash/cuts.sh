@@ -4,7 +4,7 @@
 # shorter test. The kernel mounts where it may: as root, with ext4 and loop devices.
 set -euo pipefail
 program=$1
-rounds=4 cuts=450 want_disks=20000 want_states=2000 want_kernel=50
+rounds=4 cuts=450 want_disks=20000 want_states=2000 want_kernel=60
 if [ "${EXT4D_TEST_FULL:-0}" != 0 ]; then rounds=30 want_disks=200000 want_kernel=500; fi
 T=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-cuts.XXXXXX")
 trap 'rm -rf "$T"' EXIT
