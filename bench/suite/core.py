@@ -125,11 +125,11 @@ class Run:
             self.stopped(metric, amount)
         return seconds
 
-    def stopped(self, metric, amount=None, key=None, scale=1):
-        """The metric's value is at most (a rate) or at least (a time, `scale` of which are a second) what the limit allows."""
-        limit = self.experiment.stopped.get((key or metric.name, self.variant.system, self.variant.setting), 0)
+    def stopped(self, metric, amount=None):
+        """The metric's value is at most (a rate) or at least (a time) what the limit allows."""
+        limit = self.experiment.stopped.get((metric.name, self.variant.system, self.variant.setting), 0)
         why = f"stopped after {limit:.1f} s" + ("" if self.own else f": {PEER_FACTOR} times what ext4d took")
-        bound = amount / limit if amount and limit else limit * scale
+        bound = amount / limit if amount and limit else limit
         metric.end(self.variant.system, self.variant.setting, "stopped", why, bound)
 
     def sampler(self):

@@ -17,7 +17,7 @@ class Bump(Experiment):
             "rows": [{"label": "2 x RAID 5", "unit": "MB/s", "old": 650, "new": 1300}, {"label": "RAID 6", "unit": "MB/s", "old": 420, "new": 350}]}
     fits = "raid5"
     guess = {"smoke": 2, "quick": 3.5, "default": 15, "full": 60}
-    MIBS = {"smoke": 96, "quick": 192, "default": 1024, "full": 8192}
+    MIBS = {"smoke": 96, "quick": 320, "default": 1024, "full": 8192}
 
     def setup(self):
         if self.emulation not in (None, "raid5"):
@@ -28,8 +28,8 @@ class Bump(Experiment):
             raise Skip("needs a device of 64 MiB")
         self.record.head["workload"] = f"dd if=/dev/zero of=z.img bs=1M count={self.mib}, writeback_chunk=1024"
         # Little may be dirty, so that the flusher does the work and not the fsync at the end.
-        self.limits = {"dirty_bytes": 64 * MIB, "dirty_background_bytes": 32 * MIB}
-        self.record.head["scale"] = f"{self.mib} MiB instead of 32 GB, 64 MiB may be dirty, background writeback from 32 MiB on"
+        self.limits = {"dirty_bytes": 32 * MIB, "dirty_background_bytes": 16 * MIB}
+        self.record.head["scale"] = f"{self.mib} MiB instead of 32 GB, 32 MiB may be dirty (as much as x8 makes of a call), background writeback from 16 MiB on"
 
     def variants(self):
         return [self.own(s, {"write_bump": s}, writeback_chunk="1024", **self.limits) for s in SETTINGS] + (self.peers() if self.emulation is None else [])
