@@ -298,6 +298,14 @@ int jbd2_journal_destroy(journal_t *j)
 
 /* ---- Fast commits ---- */
 
+static void forget_fc(journal_t *j)
+{
+	free(j->j_fc.fs_recs);
+	free(j->j_fc_area);
+	j->j_fc = (struct fc_scan){.fs_nr = 0};
+	j->j_fc_area = NULL;
+}
+
 const struct jbd2_fc_record *jbd2_fc_records(const journal_t *j, unsigned *n)
 {
 	*n = j->j_fc.fs_nr;
@@ -329,7 +337,7 @@ int jbd2_journal_release_commits(journal_t *j)
 	mutex_unlock(&j->j_state_lock);
 	err = atomic_load(&j->j_error);
 	if (err == 0)
-		j->j_fc.fs_nr = 0;
+		forget_fc(j);
 	return err;
 }
 
