@@ -335,12 +335,19 @@ START_TEST(a_transaction_commits_when_its_time_is_over)
 }
 END_TEST
 
-/* Waits until s_start on the device is zero, or not; 20 s at most. */
+/* Waits until s_start on the device is zero, or not; 20 s at most. The device is looked at when nothing is on its way to it. */
 static bool log_becomes_empty(struct fixture *f, bool empty)
 {
 	for (unsigned i = 0; i < 20000; i++) {
-		if ((fx_sb_field(f, FX_SB(s_start)) == 0) == empty)
-			return true;
+		bool flushed, busy;
+
+		mutex_lock(&f->f_j->j_state_lock);
+		flushed = f->f_j->j_flushed;
+		busy = f->f_j->j_sb_busy || f->f_j->j_checkpointing ||
+		       f->f_j->j_committing_transaction != NULL;
+		mutex_unlock(&f->f_j->j_state_lock);
+		if (flushed == empty && !busy)
+			return (fx_sb_field(f, FX_SB(s_start)) == 0) == empty;
 		usleep(1000);
 	}
 	return false;
