@@ -15,7 +15,7 @@ mkdir -p "$build"
 		cmake --build "$build" -j "$(nproc)"
 } >"$build.log" 2>&1 || { tail -n 40 "$build.log"; fail "the $arch build"; }
 if [ "${EXT4D_RIG_UNIT:-1}" -ne 0 ]; then
-	CK_TIMEOUT_MULTIPLIER=60 ctest --test-dir "$build" -L '^unit$' -j "$(nproc)" >"$build-unit.log" 2>&1 ||
+	CK_TIMEOUT_MULTIPLIER=60 ctest --test-dir "$build" -L '^unit$' -E '^stress_' -j "$(nproc)" >"$build-unit.log" 2>&1 ||
 		{ tail -n 40 "$build-unit.log"; fail "the unit tests of $arch"; }
 	grep 'tests passed' "$build-unit.log"
 fi
