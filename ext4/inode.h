@@ -107,7 +107,7 @@ int ext4_orphan_del(handle_t *handle, struct inode *inode);
  * freed), until ext4_retry_orphans() or ext4_give_up_orphans(). Nothing is done after an abort or if it is no orphan. Holds no lock of rank LEAF.
  */
 void ext4_orphan_not_done(struct inode *inode);
-/* Try again what ext4_orphan_not_done() noted: at sync, unmount, and when space is short. Blocks; holds nothing. */
+/* Try again what ext4_orphan_not_done() noted: at sync and unmount. Blocks, and takes i_rwsem of each; holds nothing. */
 void ext4_retry_orphans(struct super_block *sb);
 /* Unmount: they stay orphans on the disk, for the next mount or e2fsck. */
 void ext4_give_up_orphans(struct super_block *sb);

@@ -25,10 +25,9 @@
 #define DROP_PAUSE_NS 1000000
 #define DROP_TRIES 5000u
 
-/* Member reclaim_space. */
+/* Member reclaim_space. Orphans that could not be cut are not tried here: the caller may hold the i_rwsem of another file. */
 static void reclaim_space(struct super_block *sb)
 {
-	ext4_retry_orphans(sb);
 	ext4_drain_evictions(sb);
 	ext4_discard_all_preallocations(sb);
 	if (sb->s_journal != NULL)

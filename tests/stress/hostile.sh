@@ -3,6 +3,9 @@
 # hostile.sh PROGRAM: builds small images full of structure without mounting anything, and lets PROGRAM damage and walk them.
 set -euo pipefail
 program=$1
+# One seed is one image and one damage, today and later.
+uuid=6c3e2a53-4f0e-4c51-9b3e-2f5c6f6f1a01
+export E2FSPROGS_FAKE_TIME=1700000000
 rounds=150
 [ "${EXT4D_TEST_FULL:-0}" = 0 ] || rounds=5000
 T=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-hostile.XXXXXX")
@@ -23,8 +26,8 @@ ln "$T/tree/data" "$T/tree/hard-link"
 for features in '-b 1024 -O ^metadata_csum,^resize_inode' '-b 1024 -O ^extent,^metadata_csum,^64bit,^resize_inode' \
 	'-b 4096 -O ^metadata_csum,^resize_inode,^has_journal' '-b 1024'; do
 	# shellcheck disable=SC2086
-	mke2fs -q -F -t ext4 $features -N 512 -J size=1 -d "$T/tree" "$T/img" 8M 2>"$T/err" ||
-		mke2fs -q -F -t ext4 $features -N 512 -d "$T/tree" "$T/img" 12M
+	mke2fs -q -F -t ext4 $features -U $uuid -E hash_seed=$uuid -N 512 -J size=1 -d "$T/tree" "$T/img" 8M 2>"$T/err" ||
+		mke2fs -q -F -t ext4 $features -U $uuid -E hash_seed=$uuid -N 512 -d "$T/tree" "$T/img" 12M
 	e2fsck -fyD "$T/img" >/dev/null 2>&1 || true # builds the htree of the large folder
 	for i in $(seq 12); do echo "ea_set /data user.name$i value-$i"; done | debugfs -w -f - "$T/img" >/dev/null 2>&1
 	echo "ea_set /dir user.big $(printf 'v%.0s' $(seq 600))" | debugfs -w -f - "$T/img" >/dev/null 2>&1

@@ -130,6 +130,32 @@ START_TEST(files_open_at_a_cut_are_freed_at_mount)
 }
 END_TEST
 
+/* A writer that meets a full device holds its own file: another one's, whose cut failed, is not waited for. */
+START_TEST(space_is_looked_for_with_a_file_locked)
+{
+	struct env e = {0};
+	struct inode *writer, *orphan;
+	handle_t *handle;
+
+	env_open(&e, "-b 1024", 8 << 20);
+	ck_assert_int_eq(env_create(e.e_root, "writer", S_IFREG | 0644, &writer), 0);
+	ck_assert_int_eq(env_create(e.e_root, "orphan", S_IFREG | 0644, &orphan), 0);
+	handle = ext4_journal_start(orphan, HT_TRUNCATE, EXT4_ORPHAN_CREDITS);
+	ck_assert_int_eq(ext4_orphan_add(handle, orphan), 0);
+	ck_assert_int_eq(ext4_journal_stop(handle, 0), 0);
+	ext4_orphan_not_done(orphan);
+	down_write(&writer->i_rwsem);
+	e.e_sb->s_upper->reclaim_space(e.e_sb);
+	up_write(&writer->i_rwsem);
+	ck_assert(ext4_is_orphan(orphan));
+	ck_assert_int_eq(wb_sync_fs(e.e_sb, true), 0);
+	ck_assert(!ext4_is_orphan(orphan));
+	iput(writer);
+	iput(orphan);
+	env_close(&e);
+}
+END_TEST
+
 START_TEST(orphans_that_others_left_are_freed)
 {
 	struct inode *inode;
@@ -301,6 +327,7 @@ END_TEST
 int main(void)
 {
 	return RUN_TESTS("namespace/faults", a_cut_at_any_time_is_recovered,
-			 files_open_at_a_cut_are_freed_at_mount, orphans_that_others_left_are_freed,
+			 files_open_at_a_cut_are_freed_at_mount,
+			 space_is_looked_for_with_a_file_locked, orphans_that_others_left_are_freed,
 			 an_io_error_anywhere_ends_well, threads_share_a_directory);
 }
