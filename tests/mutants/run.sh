@@ -28,6 +28,8 @@ passes() { # passes NAME: do its tests pass
 	ctest --test-dir "$work/build" --no-tests=error --timeout 300 -R "$(field Caught-by "$1")"
 }
 
+# Some faults show as a hang.
+export EXT4D_TEST_TIMEOUT_S=20
 survived=0 killed=0
 for name in "${names[@]}"; do
 	patch=$top/tests/mutants/$name.patch
