@@ -29,6 +29,7 @@ tidy_up() {
 	local rc=$? m
 	set +e
 	cd /
+	jobs -p | xargs -r kill 2>/dev/null
 	awk -v t="$WORK" 'index($2, t) == 1 { print $2 }' /proc/self/mounts | sort -r | while read -r m; do
 		"$EXT4D" -u "$m" 2>/dev/null || umount "$m" 2>/dev/null || fusermount3 -uz "$m" 2>/dev/null || umount -l "$m"
 	done

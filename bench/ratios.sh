@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # ext4d beside kernel ext4, fuse2fs and the raw device in one interleaved run on a loop device over a fully written file. Root.
-#   ratios.sh [--rounds N] [--mib N] [--peers ext4,fuse2fs,raw] [--creates "N ..."] [--only dd,creates,fsync,journal]
+#   ratios.sh [--rounds N] [--mib N] [--peers ext4,fuse2fs,raw] [--creates "N ..."] [--only dd,creates,fsync,journal] [--awake]
 # Prints a table of medians and ratios; the null FUSE server (bench/nullfs.c) is measured for the creates.
+# --awake: a loop of the lowest priority on each CPU keeps an idle virtual CPU from being halted, for all systems alike: waking a halted one
+# can cost 100 us, and a FUSE request needs two wake-ups.
 # fsync: appends of 8 KiB, each fsynced, by 1 and 4 threads. journal: changes of names with the journal and without it.
 . "$(dirname "$0")/lib.sh"
 rounds=5 mib=1024 peers=ext4,fuse2fs,raw creates="20000 262144" only=dd,creates,fsync,journal
-seconds_of_fsync=5 files=20000 mkfs_extra=()
+awake=0 seconds_of_fsync=5 files=20000 mkfs_extra=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--rounds) rounds=$2; shift ;;
@@ -14,7 +16,8 @@ while [ $# -gt 0 ]; do
 	--peers) peers=$2; shift ;;
 	--creates) creates=$2; shift ;;
 	--only) only=$2; shift ;;
-	*) sed -n '3,7p' "$0"; exit 2 ;;
+	--awake) awake=1 ;;
+	*) sed -n '3,9p' "$0"; exit 2 ;;
 	esac
 	shift
 done
@@ -28,6 +31,11 @@ echo "writing the device's backing file ($((mib * 2 + 1024)) MiB) ..."
 dd if=/dev/zero of="$img" bs=1M count=$((mib * 2 + 1024)) conv=fsync status=none
 loop=$(losetup -f --show --direct-io=on "$img")
 : >"$WORK/results"
+if [ "$awake" = 1 ]; then
+	for ((cpu = 0; cpu < $(nproc); cpu++)); do
+		taskset -c "$cpu" chrt --idle 0 timeout 3600 sh -c 'while :; do :; done' &
+	done
+fi
 
 seconds() { # seconds COMMAND...: wall seconds
 	local a b
@@ -118,13 +126,14 @@ run_peer() {
 	! wanted journal || run_journal "$1"
 }
 run_null() {
-	local n
+	local n server
 	for n in $creates; do
 		"$BUILD/bench/bench_nullfs" "$mnt" >/dev/null 2>&1 &
+		server=$!
 		while ! mountpoint -q "$mnt"; do sleep 0.05; done
 		record "create_$n" null "$("$BUILD/bench/bench_creates" "$mnt" "$n")"
 		umount "$mnt"
-		wait
+		wait "$server"
 	done
 }
 
