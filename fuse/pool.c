@@ -23,7 +23,6 @@
 #include "fuse/pool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
