@@ -22,11 +22,22 @@ static double timeout_s(void)
 	return text != NULL ? strtod(text, NULL) : TEST_TIMEOUT_S;
 }
 
+int testlib_run_suite(Suite *s)
+{
+	SRunner *runner = srunner_create(s);
+	int failed;
+
+	testlib_own_tempfiles();
+	srunner_run_all(runner, CK_ENV);
+	testlib_remove_tempfiles();
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 int testlib_run_tests(const char *suite, const TTest *const *tests, size_t n)
 {
 	Suite *s = suite_create(suite);
-	SRunner *runner;
-	int failed;
 
 	/* A case for each test, so that CK_RUN_CASE=NAME runs one. */
 	for (size_t i = 0; i < n; i++) {
@@ -36,11 +47,5 @@ int testlib_run_tests(const char *suite, const TTest *const *tests, size_t n)
 		tcase_add_test(tc, tests[i]);
 		suite_add_tcase(s, tc);
 	}
-	runner = srunner_create(s);
-	testlib_own_tempfiles();
-	srunner_run_all(runner, CK_ENV);
-	testlib_remove_tempfiles();
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

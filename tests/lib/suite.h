@@ -6,7 +6,9 @@
 #include <check.h>
 #include <stddef.h>
 
-/* Run n tests, 60 s each at most. Returns the exit code for main(). */
+/* Run a suite and free it. Returns the exit code for main(). */
+int testlib_run_suite(Suite *s);
+/* The same for n tests, each a case of its own, with a limit against hanging. */
 int testlib_run_tests(const char *suite, const TTest *const *tests, size_t n);
 
 #define RUN_TESTS(suite, ...)                                                                      \

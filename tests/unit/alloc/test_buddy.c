@@ -239,17 +239,11 @@ static int run_aborting(void)
 {
 	Suite *s = suite_create("alloc/buddy asserts");
 	TCase *tc = tcase_create("asserts");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_test_raise_signal(tc, marking_a_used_block_used_is_an_assertion, SIGABRT);
 	tcase_add_test_raise_signal(tc, marking_a_free_block_free_is_an_assertion, SIGABRT);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed;
+	return testlib_run_suite(s);
 }
 
 int main(void)

@@ -544,8 +544,6 @@ int main(void)
 {
 	Suite *s = suite_create("block/device");
 	TCase *tc = tcase_create("block/device");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, sync_calls_at_any_memory_alignment, 0, 2);
@@ -560,9 +558,5 @@ int main(void)
 	tcase_add_test(tc, failures_to_open);
 	tcase_add_test(tc, read_only_and_buffered);
 	suite_add_tcase(s, tc);
-	runner = srunner_create(s);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

@@ -5,6 +5,7 @@
 #include <ext2fs/ext2_ext_attr.h>
 #include <ext2fs/ext3_extents.h>
 
+#include "tests/lib/suite.h"
 #include "tests/unit/ext4/fixture.h"
 
 /* The first block number that debugfs prints for the command. */
@@ -347,8 +348,6 @@ int main(void)
 {
 	Suite *s = suite_create("ext4/csum");
 	TCase *tc = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, extent_block);
@@ -361,8 +360,5 @@ int main(void)
 	tcase_add_test(tc, signedness_is_a_matter_of_the_version);
 	tcase_add_loop_test(tc, signedness_comes_from_the_superblock, 0, 3);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "tests/lib/suite.h"
 #include "tests/unit/ext4/fixture.h"
 
 static const char plain[] = "-t ext4 -b 1024";
@@ -254,8 +255,6 @@ int main(void)
 {
 	Suite *s = suite_create("ext4/errors");
 	TCase *tc = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, continue_records_and_goes_on, 0, 2);
@@ -268,8 +267,5 @@ int main(void)
 	tcase_add_test(tc, journal_error_number_becomes_the_error_state);
 	tcase_add_test(tc, read_only_mounts_only_tell);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

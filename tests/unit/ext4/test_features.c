@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* test_features.c - docs/FORMAT.md against the code, and one image for each feature. */
 
+#include "tests/lib/suite.h"
 #include "tests/unit/ext4/fixture.h"
 
 /* ---- The document ---- */
@@ -246,8 +247,6 @@ int main(void)
 {
 	Suite *s = suite_create("ext4/features");
 	TCase *tc = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, document_and_code_agree);
@@ -259,8 +258,5 @@ int main(void)
 	tcase_add_test(tc, blocks_smaller_than_sectors_are_refused_with_both_numbers);
 	tcase_add_test(tc, sectors_of_4096_bytes_work);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

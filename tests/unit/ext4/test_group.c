@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "tests/lib/suite.h"
 #include "tests/unit/ext4/fixture.h"
 #include "util/time.h"
 
@@ -291,8 +292,6 @@ int main(void)
 {
 	Suite *s = suite_create("ext4/group");
 	TCase *tc = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, groups_with_superblock_copies, 0, 3);
@@ -302,8 +301,5 @@ int main(void)
 	tcase_add_test(tc, threads_agree_on_the_groups);
 	tcase_add_test(tc, mount_of_a_tebibyte_is_quick);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

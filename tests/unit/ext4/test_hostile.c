@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* test_hostile.c - superblocks, descriptors, bitmaps and inodes made to hurt: an error, never a crash. */
 
+#include "tests/lib/suite.h"
 #include "tests/lib/prng.h"
 #include "tests/unit/ext4/fixture.h"
 
@@ -554,8 +555,6 @@ int main(void)
 {
 	Suite *s = suite_create("ext4/hostile");
 	TCase *tc = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, bad_superblock_field, 0, COUNT(bad_supers));
@@ -577,8 +576,5 @@ int main(void)
 	tcase_add_loop_test(tc, damaged_root_inode, 0, 2);
 	tcase_add_loop_test(tc, random_metadata, 0, 2);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

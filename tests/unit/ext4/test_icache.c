@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "tests/lib/suite.h"
 #include "tests/lib/prng.h"
 #include "tests/unit/ext4/fixture.h"
 
@@ -410,8 +411,6 @@ int main(void)
 {
 	Suite *s = suite_create("ext4/icache");
 	TCase *tc = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, one_object_for_a_number);
@@ -424,8 +423,5 @@ int main(void)
 	tcase_add_test(tc, new_inode_starts_from_zeros);
 	tcase_add_test(tc, threads_share_the_cache);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

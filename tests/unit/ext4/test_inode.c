@@ -4,6 +4,7 @@
 #include <sys/sysmacros.h>
 
 #include "ext4/inode_raw.h"
+#include "tests/lib/suite.h"
 #include "tests/unit/ext4/fixture.h"
 
 #define FILE_INO 12u
@@ -402,8 +403,6 @@ int main(void)
 {
 	Suite *s = suite_create("ext4/inode");
 	TCase *tc = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, times_round_trip_and_clamp, 0, 2);
@@ -418,8 +417,5 @@ int main(void)
 	tcase_add_test(tc, symlinks_are_checked);
 	tcase_add_test(tc, attribute_block_numbers_have_48_bits);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* test_mount_journal.c - finding the log, replaying it, and refusing what cannot be replayed. */
 
+#include "tests/lib/suite.h"
 #include "tests/unit/ext4/fixture.h"
 
 #define ROOT_MODE_CHANGED 0701
@@ -437,8 +438,6 @@ int main(void)
 {
 	Suite *s = suite_create("ext4/mount_journal");
 	TCase *tc = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, dirty_log_is_replayed, 0, NR_KINDS);
@@ -456,8 +455,5 @@ int main(void)
 	tcase_add_loop_test(tc, wrong_external_journal, 0, 4);
 	tcase_add_loop_test(tc, credits_fit_into_the_smallest_log, 0, 3);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* test_orphan.c - the orphan list and the orphan file: adding, taking off, crash and cleanup. */
 
+#include "tests/lib/suite.h"
 #include "tests/unit/ext4/fixture.h"
 
 #define FILES 6u
@@ -355,8 +356,6 @@ int main(void)
 {
 	Suite *s = suite_create("ext4/orphan");
 	TCase *tc = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, any_order_of_taking_off_keeps_the_list, 0, 9);
@@ -371,8 +370,5 @@ int main(void)
 	tcase_add_test(tc, bad_entries_in_the_file_are_dropped);
 	tcase_add_test(tc, without_a_log_nothing_is_recorded);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

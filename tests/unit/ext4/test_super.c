@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* test_super.c - mount, change the root inode, unmount, e2fsck: on every kind of file system; the superblock's marks. */
 
+#include "tests/lib/suite.h"
 #include "tests/unit/ext4/fixture.h"
 
 static const char *const variants[] = {
@@ -300,8 +301,6 @@ int main(void)
 {
 	Suite *s = suite_create("ext4/super");
 	TCase *tc = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, every_kind_mounts_changes_and_is_clean, 0, NR_VARIANTS);
@@ -317,8 +316,5 @@ int main(void)
 	tcase_add_test(tc, another_superblock_serves_to_read);
 	tcase_add_test(tc, async_commit_needs_writeback_data);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return testlib_run_suite(s);
 }

@@ -777,8 +777,6 @@ int main(void)
 {
 	Suite *s = suite_create("journal/commit");
 	TCase *tc = tcase_create("commit"), *loops = tcase_create("loops");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_set_timeout(loops, 60);
@@ -803,9 +801,5 @@ int main(void)
 	tcase_add_test(tc, a_read_only_journal_writes_nothing);
 	suite_add_tcase(s, tc);
 	suite_add_tcase(s, loops);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? 0 : 1;
+	return testlib_run_suite(s);
 }

@@ -276,16 +276,10 @@ int main(void)
 {
 	Suite *s = suite_create("journal/cuts");
 	TCase *tc = tcase_create("cuts");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, every_cut_gives_a_committed_state, 0, FX_SHAPES);
 	tcase_add_loop_test(tc, every_cut_with_async_commit_gives_a_committed_state, 0, 2);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? 0 : 1;
+	return testlib_run_suite(s);
 }

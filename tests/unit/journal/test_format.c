@@ -373,8 +373,6 @@ int main(void)
 {
 	Suite *s = suite_create("journal/format");
 	TCase *tc = tcase_create("format");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_test(tc, crc32_is_the_one_with_the_high_bit_first);
 	tcase_add_test(tc, numbers_are_big_endian_wherever_they_lie);
@@ -386,9 +384,5 @@ int main(void)
 	tcase_add_test(tc, more_than_the_log_holds_is_refused_while_commits_are_held);
 	tcase_add_test(tc, a_cut_finds_the_fast_commits_or_what_the_owner_made_of_them);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? 0 : 1;
+	return testlib_run_suite(s);
 }

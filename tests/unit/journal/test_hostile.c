@@ -424,8 +424,6 @@ int main(void)
 {
 	Suite *s = suite_create("journal/hostile");
 	TCase *tc = tcase_create("hostile");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, the_good_log_is_replayed, 0, FX_SHAPES);
@@ -444,9 +442,5 @@ int main(void)
 	tcase_add_test(tc, block_numbers_of_64_bits_are_taken_whole);
 	tcase_add_loop_test(tc, random_damage_never_does_harm, 0, FX_SHAPES);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? 0 : 1;
+	return testlib_run_suite(s);
 }

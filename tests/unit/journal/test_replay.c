@@ -324,8 +324,6 @@ int main(void)
 {
 	Suite *s = suite_create("journal/replay");
 	TCase *tc = tcase_create("replay");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, debugfs_logs_replay_as_with_e2fsck, 0, KINDS * SEEDS);
@@ -335,9 +333,5 @@ int main(void)
 	tcase_add_loop_test(tc, damaged_logs_replay_as_with_e2fsck_or_are_refused, 0,
 			    KINDS * SEEDS);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? 0 : 1;
+	return testlib_run_suite(s);
 }

@@ -681,8 +681,6 @@ int main(void)
 {
 	Suite *s = suite_create("journal/threads");
 	TCase *tc = tcase_create("threads");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, eight_threads_on_the_smallest_log, 0, 2);
@@ -696,9 +694,5 @@ int main(void)
 	tcase_add_loop_test(tc, what_the_journal_holds_is_bounded, 0, 2);
 	tcase_add_loop_test(tc, a_storm_stays_within_the_cache_whatever_the_log_could_take, 0, 2);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? 0 : 1;
+	return testlib_run_suite(s);
 }

@@ -8,6 +8,7 @@
  * Invariants: (1) each replay that succeeds ends with a clean e2fsck.
  * Locking: none.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/namespace/nsenv.h"
 
 #include "alloc/alloc.h"
@@ -940,8 +941,6 @@ int main(void)
 {
 	Suite *s = suite_create("namespace/fc_replay");
 	TCase *tc = tcase_create("fc_replay");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, a_new_file_comes_with_name_attributes_and_blocks, 0, FORMATS);
@@ -957,9 +956,5 @@ int main(void)
 	tcase_add_test(tc, random_records_are_replayed_or_refused);
 	tcase_add_loop_test(tc, a_replay_that_is_cut_is_done_again, 0, FORMATS);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? 0 : 1;
+	return testlib_run_suite(s);
 }

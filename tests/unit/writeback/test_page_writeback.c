@@ -144,6 +144,15 @@ static void write_until_parked(struct wf *f, struct inode *inode, struct parked 
 	ck_assert_int_eq(parked, 1);
 }
 
+/* Pauses that end by themselves come first; at the limit it does not end. */
+static void park_for_good(struct wf *f, struct inode *inode, struct parked *p, uint64_t *pos)
+{
+	do {
+		write_until_parked(f, inode, p, pos);
+		usleep(400000);
+	} while (atomic_load(&p->p_wakes) != 0);
+}
+
 static void writer_at_the_limit(const char *throttle, const char *order)
 {
 	struct wf f;
@@ -155,14 +164,8 @@ static void writer_at_the_limit(const char *throttle, const char *order)
 	wf_tune(&f, "throttle", throttle);
 	wf_tune(&f, "balance_order", order);
 	slowdev_hold(f.dev, REQ_OP_WRITE, true);
-	/* Pauses that end by themselves come first; at the limit it does not end. */
-	for (;;) {
-		write_until_parked(&f, inode, &p, &pos);
-		usleep(400000);
-		if (atomic_load(&p.p_wakes) == 0)
-			break;
-		ck_assert_uint_lt(pos, 1300 * PAGE);
-	}
+	park_for_good(&f, inode, &p, &pos);
+	ck_assert_uint_lt(pos, 1300 * PAGE);
 	ck_assert_int_ge(atomic_load(&f.wb->wb_nr_dirty) + atomic_load(&f.wb->wb_nr_writeback),
 			 900);
 	ck_assert_uint_eq(atomic_load(&f.wb->wb_nr_parked), 1);
@@ -226,12 +229,7 @@ START_TEST(error_of_the_device_lets_a_parked_writer_go)
 
 	open_slow(&f, &inode);
 	slowdev_hold(f.dev, REQ_OP_WRITE, true);
-	for (;;) {
-		write_until_parked(&f, inode, &p, &pos);
-		usleep(400000);
-		if (atomic_load(&p.p_wakes) == 0)
-			break;
-	}
+	park_for_good(&f, inode, &p, &pos);
 	for (unsigned i = 0; i < 1000 && atomic_load(&p.p_wakes) == 0; i++) {
 		while (slowdev_held(f.dev) > 0)
 			slowdev_fail(f.dev, 0, -EIO);
@@ -371,12 +369,7 @@ START_TEST(interrupt_answers_a_parked_writer_at_once_and_only_once)
 
 	open_slow(&f, &inode);
 	slowdev_hold(f.dev, REQ_OP_WRITE, true);
-	for (;;) {
-		write_until_parked(&f, inode, &p, &pos);
-		usleep(400000);
-		if (atomic_load(&p.p_wakes) == 0)
-			break;
-	}
+	park_for_good(&f, inode, &p, &pos);
 	t0 = now_ns();
 	ck_assert(wb_unpark(f.sb, &p.p_ticket, -EINTR));
 	ck_assert_uint_lt(now_ns() - t0, 50 * NS_PER_MS);
@@ -400,12 +393,7 @@ START_TEST(unmount_lets_parked_writers_go)
 
 	open_slow(&f, &inode);
 	slowdev_hold(f.dev, REQ_OP_WRITE, true);
-	for (;;) {
-		write_until_parked(&f, inode, &p, &pos);
-		usleep(400000);
-		if (atomic_load(&p.p_wakes) == 0)
-			break;
-	}
+	park_for_good(&f, inode, &p, &pos);
 	throttle_stop(f.wb);
 	ck_assert_int_eq(atomic_load(&p.p_wakes), 1);
 	ck_assert_int_eq(throttle_start(f.wb), 0);
