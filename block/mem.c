@@ -6,7 +6,8 @@
  * written to it; a discard gives whole pages back.
  *
  * Invariants: (1) bi_end_io runs before submit returns, in the order of submission.
- * Locking: none; two overlapping requests at once are as undefined as on a disk.
+ * Locking: md_lock (no rank) over the copy of one request. Overlapping requests at once are legal,
+ * as on a disk: a buffered read may meet a direct overwrite, and throws its pages away after it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,15 @@
 #include "block/blkdev.h"
 #include "util/assert.h"
 #include "util/err.h"
+#include "util/lock.h"
 
 #define MEM_PAGE_BYTES 65536u /* no host has larger pages */
 
 struct mem_dev {
 	struct blkdev md_bd;
-	uint8_t *md_data;
-	bool md_own; /* mapped here */
+	struct rwsem md_lock;
+	uint8_t *md_data; /* [md_lock] what it points to */
+	bool md_own;	  /* mapped here */
 };
 
 static struct mem_dev *mem_of(struct blkdev *bd)
@@ -51,10 +54,14 @@ static int mem_sync_io(struct blkdev *bd, struct bio *bio)
 	uint8_t *at = md->md_data + bio->bi_offset_bytes;
 	size_t len = (size_t)bio->bi_len_bytes;
 
-	switch (bio->bi_op) {
-	case REQ_OP_READ:
+	if (bio->bi_op == REQ_OP_READ) {
+		down_read(&md->md_lock);
 		bio_copy_in(bio, 0, at, len);
-		break;
+		up_read(&md->md_lock);
+		return 0;
+	}
+	down_write(&md->md_lock);
+	switch (bio->bi_op) {
 	case REQ_OP_WRITE:
 		bio_copy_out(bio, 0, at, len);
 		break;
@@ -62,9 +69,11 @@ static int mem_sync_io(struct blkdev *bd, struct bio *bio)
 	case REQ_OP_WRITE_ZEROES:
 		zero_range(md, bio->bi_offset_bytes, bio->bi_len_bytes);
 		break;
+	case REQ_OP_READ:
 	case REQ_OP_FLUSH:
 		break;
 	}
+	up_write(&md->md_lock);
 	return 0;
 }
 
@@ -80,6 +89,7 @@ static void mem_close(struct blkdev *bd)
 
 	if (md->md_own)
 		munmap(md->md_data, (size_t)bd->bd_size_bytes);
+	rwsem_destroy(&md->md_lock);
 	free(md);
 }
 
@@ -110,6 +120,7 @@ struct blkdev *mem_open(uint64_t size_bytes, uint32_t logical_block_bytes, void 
 			return ERR_PTR(-ENOMEM);
 		}
 	}
+	rwsem_init(&md->md_lock, LOCK_RANK_NONE);
 	md->md_bd.bd_ops = &mem_ops;
 	md->md_bd.bd_size_bytes = size_bytes;
 	md->md_bd.bd_logical_block_bytes = logical_block_bytes;

@@ -34,6 +34,7 @@ static void init_locks(struct wb_domain *wb)
 	TAILQ_INIT(&wb->wb_b_dirty_time);
 	STAILQ_INIT(&wb->wb_works);
 	STAILQ_INIT(&wb->wb_manual_work);
+	STAILQ_INIT(&wb->wb_manual_later);
 }
 
 static void free_domain(struct wb_domain *wb)

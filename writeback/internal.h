@@ -288,6 +288,8 @@ struct wb_domain {
 	struct workqueue *wb_wq;		     /* [const after init] NULL in simulations */
 	struct mutex wb_manual_lock;		     /* LEAF */
 	STAILQ_HEAD(, address_space) wb_manual_work; /* [wb_manual_lock] */
+	STAILQ_HEAD(, address_space)
+	wb_manual_later; /* [wb_manual_lock] only a reference to drop, by the outermost */
 
 	/* background writes in flight */
 	struct mutex wb_window_lock; /* LEAF */

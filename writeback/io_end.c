@@ -330,23 +330,37 @@ void wb_run_completions(struct super_block *sb)
 		conversion_work(&as->as_work);
 }
 
+/* Still queued, but out of the loop's way; one that a completion has queued meanwhile stays where it is. */
+static void keep_for_later(struct address_space *as)
+{
+	struct wb_domain *wb = as->as_wb;
+	bool pending;
+
+	mutex_lock(&as->as_end_lock);
+	pending = as->as_work_pending;
+	mutex_unlock(&as->as_end_lock);
+	if (!pending)
+		return;
+	mutex_lock(&wb->wb_manual_lock);
+	if (!as->as_manual_queued) {
+		as->as_manual_queued = true;
+		STAILQ_INSERT_TAIL(&wb->wb_manual_later, as, as_manual_link);
+	}
+	mutex_unlock(&wb->wb_manual_lock);
+}
+
 void run_completions_nested(struct wb_domain *wb)
 {
-	struct address_space *as, *next;
-	STAILQ_HEAD(, address_space) later = STAILQ_HEAD_INITIALIZER(later);
+	struct address_space *as;
 
 	lock_assert_none_from(LOCK_RANK_HANDLE);
 	while ((as = pop_manual(wb)) != NULL) {
 		(void)run_conversions(as, false);
-		mutex_lock(&as->as_end_lock);
-		if (as->as_work_pending)
-			STAILQ_INSERT_TAIL(&later, as, as_manual_link);
-		mutex_unlock(&as->as_end_lock);
+		keep_for_later(as);
 	}
-	for (as = STAILQ_FIRST(&later); as != NULL; as = next) {
-		next = STAILQ_NEXT(as, as_manual_link);
-		queue_manual(as);
-	}
+	mutex_lock(&wb->wb_manual_lock);
+	STAILQ_CONCAT(&wb->wb_manual_work, &wb->wb_manual_later);
+	mutex_unlock(&wb->wb_manual_lock);
 }
 
 /* ---- Waiting ---- */
