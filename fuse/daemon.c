@@ -245,6 +245,7 @@ static int start_pool(struct front *f)
 		.pp_active = threads_at_work(f),
 		.pp_max = f->f_opts->mo_max_threads,
 		.pp_pin = f->f_opts->mo_pin,
+		.pp_cpus = f->f_opts->mo_server_cpus,
 		.pp_serve = session_serve,
 		.pp_ended = connection_ended,
 		.pp_arg = f,

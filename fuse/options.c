@@ -292,6 +292,11 @@ static int set_threads(struct mount_options *mo, const struct option_desc *od, c
 	return 0;
 }
 
+static int set_cpus(struct mount_options *mo, const struct option_desc *od, const char *value)
+{
+	return cpus_parse(value, field(mo, od));
+}
+
 /* ---- The table ---- */
 
 #define AT(f) offsetof(struct mount_options, f)
@@ -420,6 +425,7 @@ static const struct option_desc option_table[] = {
 	{"max_threads", VALUE_YES, set_threads, AT(mo_max_threads), 0},
 	{"pin", ON(mo_pin)},
 	{"nopin", OFF(mo_pin)},
+	{"server_cpus", VALUE_YES, set_cpus, AT(mo_server_cpus), 0},
 	{"nocontrol", OFF(mo_control)},
 	{"nosandbox", OFF(mo_sandbox)},
 	{"stats", STRING(mo_stats_path)},
@@ -529,6 +535,19 @@ int mount_options_parse(struct mount_options *mo, const char *list, char *why, s
 	return err;
 }
 
+static int check_server_cpus(const cpu_set_t *set, char *why, size_t why_size)
+{
+	int cpu = CPU_COUNT(set) > 0 ? cpus_first_forbidden(set) : -1;
+
+	if (cpu == -EAGAIN)
+		return refuse(why, why_size, "server_cpus: no thread to try it with");
+	if (cpu >= 0)
+		return refuse(why, why_size,
+			      "server_cpus: CPU %d is not there, or this process may not use it",
+			      cpu);
+	return 0;
+}
+
 int mount_options_check(const struct mount_options *mo, char *why, size_t why_size)
 {
 	if (mo->mo_super_journal)
@@ -541,7 +560,7 @@ int mount_options_check(const struct mount_options *mo, char *why, size_t why_si
 		return refuse(why, why_size, "noload needs ro");
 	if (mo->mo_threads > mo->mo_max_threads)
 		return refuse(why, why_size, "threads is larger than max_threads");
-	return 0;
+	return check_server_cpus(&mo->mo_server_cpus, why, why_size);
 }
 
 void mount_options_init(struct mount_options *mo)
@@ -641,6 +660,11 @@ static void print_own(const struct mount_options *mo, FILE *out)
 	fprintf(out, "max_threads=%u\n", mo->mo_max_threads);
 	if (mo->mo_pin)
 		fputs("pin\n", out);
+	if (CPU_COUNT(&mo->mo_server_cpus) > 0) {
+		fputs("server_cpus=", out);
+		cpus_print(&mo->mo_server_cpus, out);
+		fputc('\n', out);
+	}
 	if (!mo->mo_sandbox)
 		fputs("nosandbox\n", out);
 	if (mo->mo_blk != NULL)

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "fuse/cpus.h"
 #include "ext4/ext4.h"
 
 enum kernel_cache {
@@ -33,13 +34,14 @@ struct mount_options {
 	bool mo_super_journal; /* the superblock asks for data=journal, and nobody for anything else */
 	bool mo_sloppy;	       /* unknown options are ignored: mount.ext4d -s */
 	enum kernel_cache mo_kernel_cache;
-	unsigned mo_threads;	 /* readers at work at one time; 0: chosen */
-	unsigned mo_max_threads; /* with those that wait for something */
-	bool mo_pin;		 /* readers are bound to CPUs */
-	char *mo_blk;		 /* filters, or NULL */
-	char *mo_backend;	 /* "uring", "psync" or NULL */
-	char *mo_stats_path;	 /* where the final JSON goes, or NULL */
-	char *mo_trace_events;	 /* events that go into the ring from the start, or NULL */
+	unsigned mo_threads;	  /* readers at work at one time; 0: chosen */
+	unsigned mo_max_threads;  /* with those that wait for something */
+	bool mo_pin;		  /* readers are bound to one CPU each */
+	cpu_set_t mo_server_cpus; /* where readers run; empty: anywhere */
+	char *mo_blk;		  /* filters, or NULL */
+	char *mo_backend;	  /* "uring", "psync" or NULL */
+	char *mo_stats_path;	  /* where the final JSON goes, or NULL */
+	char *mo_trace_events;	  /* events that go into the ring from the start, or NULL */
 	char *mo_journal_path;
 	STAILQ_HEAD(, mount_tunable) mo_tunables;
 };

@@ -34,6 +34,7 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
+#include "fuse/cpus.h"
 #include "util/assert.h"
 #include "util/lock.h"
 #include "util/log.h"
@@ -66,7 +67,8 @@ struct pool {
 	unsigned p_nr_live;			   /* [p_lock] not GONE */
 	_Atomic bool p_ended;			   /* [p_lock for changes] */
 	uint64_t p_handovers;			   /* [p_lock] */
-	unsigned p_nr_cpus;			   /* [const after init] */
+	bool p_bind;				   /* [const after init] */
+	cpu_set_t p_cpus;			   /* [const after init] set if p_bind */
 	struct worker *p_workers;		   /* [const after init] pp_max of them */
 };
 
@@ -200,13 +202,21 @@ static void worker_gone(struct worker *w)
 		p->p_params.pp_ended(p->p_params.pp_arg);
 }
 
-static void pin_to_cpu(const struct worker *w)
+/* That it is allowed has been seen at mount: if that has changed, the thread serves where it may. */
+static void bind_to_cpus(const struct worker *w)
 {
-	cpu_set_t set;
+	const struct pool_params *pp = &w->w_pool->p_params;
+	cpu_set_t set = w->w_pool->p_cpus;
 
-	CPU_ZERO(&set);
-	CPU_SET(w->w_index % w->w_pool->p_nr_cpus, &set);
-	sched_setaffinity(0, sizeof(set), &set);
+	if (pp->pp_pin) {
+		unsigned cpu = cpus_nth(&set, w->w_index);
+
+		CPU_ZERO(&set);
+		CPU_SET(cpu, &set);
+	}
+	if (sched_setaffinity(0, sizeof(set), &set) != 0)
+		log_warn("server thread %u cannot be bound to its CPUs: %s", w->w_index,
+			 strerror(errno));
 }
 
 static bool worker_init(struct worker *w)
@@ -216,8 +226,8 @@ static bool worker_init(struct worker *w)
 
 	snprintf(name, sizeof(name), "fuse/%u", w->w_index);
 	pthread_setname_np(pthread_self(), name);
-	if (w->w_pool->p_params.pp_pin)
-		pin_to_cpu(w);
+	if (w->w_pool->p_bind)
+		bind_to_cpus(w);
 	rq->rq_buf = mmap(NULL, REQUEST_BUF_BYTES, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (rq->rq_buf == MAP_FAILED)
@@ -263,11 +273,22 @@ static void *worker_main(void *arg)
 
 /* ---- The pool ---- */
 
+static void choose_cpus(struct pool *p)
+{
+	const struct pool_params *pp = &p->p_params;
+
+	p->p_cpus = pp->pp_cpus;
+	p->p_bind = CPU_COUNT(&pp->pp_cpus) > 0;
+	if (p->p_bind || !pp->pp_pin)
+		return;
+	p->p_bind = sched_getaffinity(0, sizeof(p->p_cpus), &p->p_cpus) == 0;
+	if (!p->p_bind)
+		log_warn("server threads are not bound to CPUs: %s", strerror(errno));
+}
+
 struct pool *pool_create(const struct pool_params *params)
 {
 	struct pool *p = calloc(1, sizeof(*p));
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-
 	ASSERT_CMP(params->pp_max, <, params->pp_transport->t_channels);
 	if (p == NULL)
 		return NULL;
@@ -278,7 +299,7 @@ struct pool *pool_create(const struct pool_params *params)
 	}
 	p->p_params = *params;
 	p->p_want = params->pp_active;
-	p->p_nr_cpus = cpus > 0 ? (unsigned)cpus : 1;
+	choose_cpus(p);
 	TAILQ_INIT(&p->p_standby);
 	pthread_mutex_init(&p->p_lock, NULL);
 	for (unsigned i = 0; i < params->pp_max; i++) {

@@ -3,6 +3,7 @@
 #define FUSE_POOL_H
 /* The threads that read and serve requests. */
 
+#include <sched.h>
 #include <stdbool.h>
 
 #include "fuse/request.h"
@@ -15,7 +16,8 @@ struct pool_params {
 	struct transport *pp_transport;
 	unsigned pp_active; /* threads at work (reading or serving) at one time */
 	unsigned pp_max;    /* with those that are blocked; at most t_channels - 1 */
-	bool pp_pin;	    /* thread i runs on CPU i modulo their number */
+	bool pp_pin;	    /* thread i runs on one CPU, the i-th of pp_cpus, round again */
+	cpu_set_t pp_cpus;  /* threads run on these only; empty: where the caller may */
 	/* Serve one request; rq is the thread's, refilled for each. */
 	void (*pp_serve)(void *arg, struct request *rq);
 	/* The connection has ended and every thread is idle or gone. */

@@ -86,6 +86,8 @@ START_TEST(what_is_wrong_is_named)
 		{"barrier=2", "bad value '2' for option 'barrier'"},
 		{"threads=0", "bad value '0' for option 'threads'"},
 		{"kernel_cache=", "bad value '' for option 'kernel_cache'"},
+		{"server_cpus", "option 'server_cpus' needs a value"},
+		{"server_cpus=3-1", "bad value '3-1' for option 'server_cpus'"},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -131,19 +133,35 @@ START_TEST(combinations_are_checked)
 }
 END_TEST
 
+START_TEST(cpus_that_cannot_be_used_are_refused)
+{
+	char list[64];
+
+	snprintf(list, sizeof(list), "server_cpus=%d", CPU_SETSIZE - 1);
+	ck_assert_int_eq(parse(list), 0);
+	ck_assert_int_eq(mount_options_check(&mo, why, sizeof(why)), -EINVAL);
+	snprintf(list, sizeof(list), "server_cpus: CPU %d is not there", CPU_SETSIZE - 1);
+	ck_assert_msg(strncmp(why, list, strlen(list)) == 0, "%s", why);
+	snprintf(list, sizeof(list), "server_cpus=%d,pin", sched_getcpu());
+	ck_assert_int_eq(parse(list), 0);
+	ck_assert_int_eq(mount_options_check(&mo, why, sizeof(why)), 0);
+}
+END_TEST
+
 START_TEST(options_in_force_are_printed)
 {
 	char *text = NULL;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
 
-	ck_assert_int_eq(parse("ro,commit=3,nodelalloc"), 0);
+	ck_assert_int_eq(parse("ro,commit=3,nodelalloc,server_cpus=5:0:1"), 0);
 	mount_options_print(&mo, NULL, out);
 	fclose(out);
 	ck_assert_ptr_nonnull(strstr(text, "ro\n"));
 	ck_assert_ptr_nonnull(strstr(text, "\ncommit=3\n"));
 	ck_assert_ptr_nonnull(strstr(text, "\nnodelalloc\n"));
 	ck_assert_ptr_nonnull(strstr(text, "\nerrors=superblock\n"));
+	ck_assert_ptr_nonnull(strstr(text, "\nserver_cpus=0-1:5\n"));
 	free(text);
 }
 END_TEST
@@ -304,8 +322,8 @@ int main(void)
 	return RUN_TESTS("fuse/options", values_arrive, the_last_one_wins,
 			 defaults_are_those_of_ext4, what_is_wrong_is_named,
 			 others_options_are_passed_over, tunables_are_kept_for_the_mount,
-			 combinations_are_checked, options_in_force_are_printed,
-			 the_bits_of_the_superblock_are_defaults,
+			 combinations_are_checked, cpus_that_cannot_be_used_are_refused,
+			 options_in_force_are_printed, the_bits_of_the_superblock_are_defaults,
 			 the_text_of_the_superblock_comes_between_bits_and_user,
 			 the_superblock_opens_no_files,
 			 journaled_data_in_the_superblock_is_refused_unless_the_user_says_otherwise,
