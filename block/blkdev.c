@@ -257,17 +257,28 @@ void blk_start_plug(struct blkdev *bd)
 			bd->bd_ops->start_plug(bd);
 }
 
-void blk_finish_plug(struct blkdev *bd)
+static void finish_plugs(bool wait)
 {
-	(void)bd;
 	ASSERT_CMP(plug_depth, >, 0u);
 	if (--plug_depth > 0)
 		return;
 	thread_set_flush_hook(NULL, NULL);
 	/* From the top: what a filter held back passes devices that are still plugged. */
-	for (bd = plugged_dev; bd != NULL; bd = bd->bd_lower)
+	for (struct blkdev *bd = plugged_dev; bd != NULL; bd = bd->bd_lower)
 		if (bd->bd_ops->finish_plug != NULL)
-			bd->bd_ops->finish_plug(bd);
+			bd->bd_ops->finish_plug(bd, wait);
+}
+
+void blk_finish_plug(struct blkdev *bd)
+{
+	(void)bd;
+	finish_plugs(false);
+}
+
+void blk_finish_plug_wait(struct blkdev *bd)
+{
+	(void)bd;
+	finish_plugs(true);
 }
 
 /* ---- Synchronous calls ---- */

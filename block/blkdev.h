@@ -75,9 +75,10 @@ struct blkdev_ops {
 	 * Hints around a batch of submissions of this thread; NULL: none. Between them the device may
 	 * hold requests back. flush_plug sends them out, without waiting and without completing any
 	 * in this thread: it is called where the thread is about to block and may hold locks.
+	 * finish_plug with `wait`: see blk_finish_plug_wait().
 	 */
 	void (*start_plug)(struct blkdev *bd);
-	void (*finish_plug)(struct blkdev *bd);
+	void (*finish_plug)(struct blkdev *bd, bool wait);
 	void (*flush_plug)(struct blkdev *bd);
 	/* See blk_register_memory(); NULL: nothing to do. */
 	int (*register_memory)(struct blkdev *bd, void *addr, size_t len_bytes);
@@ -122,6 +123,12 @@ void blk_submit_one(struct blkdev *bd, struct bio *bio);
  */
 void blk_start_plug(struct blkdev *bd);
 void blk_finish_plug(struct blkdev *bd);
+/*
+ * The same for a caller that waits for its requests next and holds no lock that bi_end_io takes. May block: a request that
+ * is the only one still held back is carried out in this thread where the device can do so, since
+ * each hand-over to another thread and back costs two wake-ups.
+ */
+void blk_finish_plug_wait(struct blkdev *bd);
 /* Synchronous helpers; they announce that the thread blocks. 0 or negative errno. */
 int blk_read(struct blkdev *bd, uint64_t offset_bytes, void *buf, size_t len_bytes, unsigned flags);
 int blk_write(struct blkdev *bd, uint64_t offset_bytes, const void *buf, size_t len_bytes,

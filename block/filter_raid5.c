@@ -307,11 +307,12 @@ static void raid5_start_plug(struct blkdev *bd)
 	plug->rb_n = 0;
 }
 
-static void raid5_finish_plug(struct blkdev *bd)
+static void raid5_finish_plug(struct blkdev *bd, bool wait)
 {
 	struct raid5_batch *rb = plug;
 
 	(void)bd;
+	(void)wait; /* the devices below are still plugged, and see to it */
 	plug = NULL;
 	if (rb == NULL)
 		return;

@@ -3,7 +3,8 @@
  * psync.c - the back end for systems without io_uring: threads that call preadv and pwritev.
  *
  * Requests wait in one list and are taken by whichever thread is free. A synchronous call does not
- * go through the list: its own thread makes the system call.
+ * go through the list: its own thread makes the system call. A plugged thread keeps one request back,
+ * which may turn out to be such a call.
  *
  * Invariants: (1) at close the list is empty and no thread is inside a request.
  * Locking: ps_lock (no rank), never held over I/O or a completion.
@@ -33,6 +34,10 @@ struct psync {
 	unsigned ps_nthreads;
 	pthread_t ps_thread[PSYNC_THREADS_MAX];
 };
+
+/* What this thread holds back. */
+static __thread struct psync *plugged;	 /* [owner thread] NULL: not plugged */
+static __thread struct bio *plugged_bio; /* [owner thread] */
 
 static struct psync *psync_of(struct blkdev *bd)
 {
@@ -70,10 +75,8 @@ static void *psync_thread(void *arg)
 	return NULL;
 }
 
-static void psync_submit(struct blkdev *bd, struct bio **bios, unsigned n)
+static void enqueue(struct psync *ps, struct bio **bios, unsigned n)
 {
-	struct psync *ps = psync_of(bd);
-
 	mutex_lock(&ps->ps_lock);
 	for (unsigned i = 0; i < n; i++) {
 		bios[i]->bi_driver = NULL;
@@ -88,6 +91,52 @@ static void psync_submit(struct blkdev *bd, struct bio **bios, unsigned n)
 	else
 		cond_broadcast(&ps->ps_more);
 	mutex_unlock(&ps->ps_lock);
+}
+
+static void psync_flush_plug(struct blkdev *bd)
+{
+	struct bio *bio = plugged_bio;
+
+	ASSERT(plugged == psync_of(bd));
+	plugged_bio = NULL;
+	if (bio != NULL)
+		enqueue(plugged, &bio, 1);
+}
+
+static void psync_submit(struct blkdev *bd, struct bio **bios, unsigned n)
+{
+	struct psync *ps = psync_of(bd);
+
+	if (plugged != ps) {
+		enqueue(ps, bios, n);
+		return;
+	}
+	psync_flush_plug(bd);
+	if (n > 1)
+		enqueue(ps, bios, n - 1);
+	plugged_bio = bios[n - 1];
+}
+
+static void psync_start_plug(struct blkdev *bd)
+{
+	plugged = psync_of(bd);
+}
+
+/* The last request is this thread's own, be it alone or not: the others are with the threads. */
+static void psync_finish_plug(struct blkdev *bd, bool wait)
+{
+	struct bio *bio = plugged_bio;
+	struct psync *ps = plugged;
+
+	if (!wait)
+		psync_flush_plug(bd);
+	plugged_bio = NULL;
+	plugged = NULL;
+	if (!wait || bio == NULL)
+		return;
+	thread_block_begin();
+	bio_endio(bio, devfile_do(&ps->ps_file, bio));
+	thread_block_end();
 }
 
 static int psync_sync_io(struct blkdev *bd, struct bio *bio)
@@ -127,6 +176,9 @@ static const struct blkdev_ops psync_ops = {
 	.close = psync_close,
 	.stats = psync_stats,
 	.sync_io = psync_sync_io,
+	.start_plug = psync_start_plug,
+	.finish_plug = psync_finish_plug,
+	.flush_plug = psync_flush_plug,
 };
 
 static unsigned choose_threads(const struct blk_open_args *args)

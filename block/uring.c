@@ -7,7 +7,8 @@
  * gives the slots back before it runs callbacks. What io_uring does badly or not at all (memory
  * that is not aligned, discards, zeroes, the rest of a short transfer, -EAGAIN) is carried out by
  * plain system calls on a small work queue. A synchronous call makes its system call in the
- * calling thread and meets neither the ring nor another thread.
+ * calling thread and meets neither the ring nor another thread; so does the only request of a plug
+ * whose thread waits for it.
  *
  * A submitter that finds no free slot waits for one. Callbacks cannot wait, since the thread that
  * would free the slot may be theirs: what they submit goes to a backlog that is started as slots
@@ -83,10 +84,11 @@ struct uring_dev {
 	struct uring_slab ur_slab[SLABS_MAX]; /* [ur_lock] by address */
 	bool ur_index_used[SLABS_MAX];	      /* [ur_lock] */
 
-	counter_t ur_enters;  /* [atomic] system calls to submit */
-	counter_t ur_fixed;   /* [atomic] requests from registered memory */
-	counter_t ur_by_work; /* [atomic] requests given to the work queue */
-	counter_t ur_full;    /* [atomic] times that a submitter waited for a slot */
+	counter_t ur_enters;   /* [atomic] system calls to submit */
+	counter_t ur_fixed;    /* [atomic] requests from registered memory */
+	counter_t ur_by_work;  /* [atomic] requests given to the work queue */
+	counter_t ur_in_place; /* [atomic] plugged requests that their thread carried out */
+	counter_t ur_full;     /* [atomic] times that a submitter waited for a slot */
 };
 
 /* Requests that this thread holds back. */
@@ -484,9 +486,28 @@ static void uring_start_plug(struct blkdev *bd)
 	plug.pl_dev = uring_of(bd);
 }
 
-static void uring_finish_plug(struct blkdev *bd)
+/* The plugged request, carried out in this thread. */
+static void do_plugged(struct uring_dev *ur)
+{
+	struct bio *bio = plug.pl_bios[0];
+	int status;
+
+	plug.pl_n = 0;
+	plug.pl_dev = NULL;
+	counter_inc(&ur->ur_in_place);
+	thread_block_begin();
+	status = devfile_do(&ur->ur_file, bio);
+	thread_block_end();
+	bio_endio(bio, status);
+}
+
+static void uring_finish_plug(struct blkdev *bd, bool wait)
 {
 	ASSERT(plug.pl_dev == uring_of(bd));
+	if (wait && plug.pl_n == 1 && !in_callback) {
+		do_plugged(uring_of(bd));
+		return;
+	}
 	flush_plug(!in_callback);
 	plug.pl_dev = NULL;
 }
@@ -550,6 +571,7 @@ static void uring_stats(struct blkdev *bd,
 	emit(arg, "enters", counter_read(&ur->ur_enters));
 	emit(arg, "from_registered_memory", counter_read(&ur->ur_fixed));
 	emit(arg, "by_worker", counter_read(&ur->ur_by_work));
+	emit(arg, "in_place", counter_read(&ur->ur_in_place));
 	emit(arg, "queue_full", counter_read(&ur->ur_full));
 	emit(arg, "bounces", counter_read(&ur->ur_file.df_bounces));
 }

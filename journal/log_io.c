@@ -221,9 +221,12 @@ uint8_t *jbd2_log_next(struct log_writer *lw, unsigned n)
 
 int jbd2_log_finish(struct log_writer *lw)
 {
+	struct blkdev *bd = lw->lw_journal->j_log_dev;
 	int err;
 
+	blk_start_plug(bd);
 	log_submit(lw);
+	blk_finish_plug_wait(bd);
 	mutex_lock(&lw->lw_lock);
 	for (unsigned i = 0; i < LOG_BUFFERS; i++)
 		while (lw->lw_buffer[i].lb_pending > 0)

@@ -49,6 +49,7 @@ struct dio_run {
 
 /* ---- Requests ---- */
 
+/* The device is plugged until dio_wait(). */
 static void dio_init(struct dio *d, struct inode *inode, enum req_op op)
 {
 	memset(d, 0, sizeof(*d));
@@ -56,6 +57,7 @@ static void dio_init(struct dio *d, struct inode *inode, enum req_op op)
 	d->d_op = op;
 	mutex_init(&d->d_lock, LOCK_RANK_LEAF);
 	cond_init(&d->d_cond);
+	blk_start_plug(inode->i_sb->s_dev);
 }
 
 static void dio_destroy(struct dio *d)
@@ -84,6 +86,7 @@ static int dio_wait(struct dio *d)
 {
 	int err;
 
+	blk_finish_plug_wait(d->d_inode->i_sb->s_dev);
 	mutex_lock(&d->d_lock);
 	while (d->d_pending > 0)
 		cond_wait(&d->d_cond, &d->d_lock);

@@ -12,6 +12,7 @@
 #include "writeback/internal.h"
 
 #define GANG 16u
+#define PLUG_PAGES 256u
 
 /* ---- Ranges ---- */
 
@@ -55,11 +56,24 @@ void filemap_fdatawait_range(struct address_space *as, uint64_t start, uint64_t 
 int filemap_write_and_wait_range(struct inode *inode, uint64_t start, uint64_t end_inclusive)
 {
 	struct address_space *as = inode->i_mapping;
+	struct blkdev *bd = inode->i_sb->s_dev;
 	int err;
 
 	if (as == NULL)
 		return 0;
+	if (as->as_wb->wb_manual || atomic_load(&as->as_nr_dirty) > PLUG_PAGES) {
+		err = filemap_fdatawrite_range(as, start, end_inclusive, WB_SYNC_ALL);
+		filemap_fdatawait_range(as, start, end_inclusive);
+		return err;
+	}
+	/* Little: it may be a single request, which goes out and is converted without any other thread. */
+	blk_start_plug(bd);
 	err = filemap_fdatawrite_range(as, start, end_inclusive, WB_SYNC_ALL);
+	expect_io_ends(as);
+	blk_finish_plug_wait(bd);
+	wait_io_ends(as, last_io_end(as));
+	/* Before pages are waited for: they may hang on a later io_end, which nobody converts while we are expected to. */
+	unexpect_io_ends(as);
 	filemap_fdatawait_range(as, start, end_inclusive);
 	return err;
 }

@@ -552,6 +552,12 @@ void io_end_discard(struct io_end *ie);
 void io_end_add_range(struct io_end *ie, ext4_lblk_t lblk, ext4_lblk_t len);
 /* Wait until io_ends numbered up to seq are finished, converting them in this thread when it is their turn. A reference of the inode is held; no handle, nothing after it. */
 void wait_io_ends(struct address_space *as, uint64_t seq);
+/*
+ * The caller is about to call wait_io_ends(): until unexpect_io_ends() what completes is left to it, and no worker is woken. In between it waits for
+ * nothing but its own requests. A reference of the inode is held. Not in simulations.
+ */
+void expect_io_ends(struct address_space *as);
+void unexpect_io_ends(struct address_space *as);
 /* The number of the last one started. */
 uint64_t last_io_end(struct address_space *as);
 /* Raise i_disksize to min(end_bytes, i_size) in the handle; true if it moved. */

@@ -117,7 +117,7 @@ void io_end_put(struct io_end *ie)
 	if (!work)
 		as->as_nr_ends--;
 	queue = (work || as->as_nr_ends == 0) && !as->as_work_pending;
-	if (queue && work && as->as_end_waiters > 0) {
+	if (queue && as->as_end_waiters > 0) {
 		cond_broadcast(&as->as_end_cond);
 		queue = false;
 	}
@@ -421,6 +421,24 @@ static void wait_or_convert_locked(struct address_space *as)
 	as->as_converting = false;
 }
 
+/* A waiter goes: what is left is for the other waiters, who are awake since the last one was finished, or for a worker. */
+static void leave_locked(struct address_space *as, bool *queue, bool *drop)
+{
+	*drop = take_io_ref_locked(as);
+	*queue = as->as_end_waiters == 0 && !as->as_work_pending && !as->as_converting &&
+		 next_ready_locked(as) != NULL;
+	as->as_work_pending = as->as_work_pending || *queue;
+}
+
+static void after_leave(struct address_space *as, bool queue, bool drop)
+{
+	if (queue)
+		queue_conversions(as);
+	/* Not the last one: the caller has its own. */
+	if (drop)
+		iput(as->as_host);
+}
+
 void wait_io_ends(struct address_space *as, uint64_t seq)
 {
 	bool queue = false, drop = false;
@@ -434,16 +452,26 @@ void wait_io_ends(struct address_space *as, uint64_t seq)
 	if (pending_up_to(as, seq)) {
 		while (pending_up_to(as, seq))
 			wait_or_convert_locked(as);
-		drop = take_io_ref_locked(as);
-		/* What is left is for the other waiters, who are awake since the last one was finished, or for a worker. */
-		queue = as->as_end_waiters == 0 && !as->as_work_pending && !as->as_converting &&
-			next_ready_locked(as) != NULL;
-		as->as_work_pending = as->as_work_pending || queue;
+		leave_locked(as, &queue, &drop);
 	}
 	mutex_unlock(&as->as_end_lock);
-	if (queue)
-		queue_conversions(as);
-	/* Not the last one: the caller has its own. */
-	if (drop)
-		iput(as->as_host);
+	after_leave(as, queue, drop);
+}
+
+void expect_io_ends(struct address_space *as)
+{
+	mutex_lock(&as->as_end_lock);
+	as->as_end_waiters++;
+	mutex_unlock(&as->as_end_lock);
+}
+
+void unexpect_io_ends(struct address_space *as)
+{
+	bool queue, drop;
+
+	mutex_lock(&as->as_end_lock);
+	as->as_end_waiters--;
+	leave_locked(as, &queue, &drop);
+	mutex_unlock(&as->as_end_lock);
+	after_leave(as, queue, drop);
 }

@@ -448,6 +448,43 @@ START_TEST(blocking_sends_plugged_requests_out)
 }
 END_TEST
 
+static pthread_t ended_in;
+
+static void note_thread(struct bio *bio)
+{
+	ended_in = pthread_self();
+	count_end(bio);
+}
+
+START_TEST(a_thread_that_waits_for_one_plugged_request_carries_it_out)
+{
+	static struct async_io ios[2];
+	struct blkdev *bd = open_backend(backends[_i], 0);
+	uint8_t *base;
+
+	if (bd == NULL)
+		return;
+	base = aligned_alloc(BS, 16 * BS);
+	pattern_fill(base, 16 * BS, 3, 0);
+	for (unsigned n = 1; n <= 2; n++) {
+		done_count = 0;
+		blk_start_plug(bd);
+		for (unsigned i = 0; i < n; i++) {
+			make_io(&ios[i], REQ_OP_WRITE, base, i);
+			ios[i].io_bio.bi_end_io = note_thread;
+			blk_submit_one(bd, &ios[i].io_bio);
+		}
+		blk_finish_plug_wait(bd);
+		wait_done(n);
+		if (n == 1)
+			ck_assert(pthread_equal(ended_in, pthread_self()));
+	}
+	check_image(0, 16 * BS, 3, 0);
+	free(base);
+	close_backend(bd);
+}
+END_TEST
+
 /*
  * From now on this process has no io_uring, as under many container run-times. Where no filter can
  * be had (qemu-user) there must be none anyway.
@@ -554,6 +591,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_short_read_is_an_error, 0, 2);
 	tcase_add_loop_test(tc, requests_outlive_their_thread, 0, 2);
 	tcase_add_loop_test(tc, blocking_sends_plugged_requests_out, 0, 2);
+	tcase_add_loop_test(tc, a_thread_that_waits_for_one_plugged_request_carries_it_out, 0, 2);
 	tcase_add_test(tc, without_io_uring_the_default_is_psync);
 	tcase_add_test(tc, failures_to_open);
 	tcase_add_test(tc, read_only_and_buffered);
