@@ -476,12 +476,13 @@ static void finish_locked(journal_t *j, transaction_t *t)
 	j->j_done_sequence = t->t_tid;
 	mutex_lock(&j->j_list_lock);
 	keep = !TAILQ_EMPTY(&t->t_checkpoint_list);
-	if (keep)
-		TAILQ_INSERT_TAIL(&j->j_checkpoint_transactions, t, t_cpnext);
-	mutex_unlock(&j->j_list_lock);
-	if (keep)
+	if (keep) {
+		/* Once it is on the list and the lock is free, a checkpoint may write the last buffer and free it. */
 		jbd2_revoke_clear(&t->t_revoke);
-	else
+		TAILQ_INSERT_TAIL(&j->j_checkpoint_transactions, t, t_cpnext);
+	}
+	mutex_unlock(&j->j_list_lock);
+	if (!keep)
 		jbd2_transaction_free(t);
 	cond_broadcast(&j->j_wait_done);
 	cond_broadcast(&j->j_wait_transaction);

@@ -531,8 +531,8 @@ struct io_end {
 	handle_t *ie_rsv;	     /* reserved handle or NULL */
 	uint64_t ie_seq;	     /* [as_end_lock] */
 	uint64_t ie_start_bytes;     /* of the file: the order */
-	uint64_t ie_end_bytes;	     /* of the file, exclusive: i_disksize may move here */
-	unsigned ie_nr_ranges;
+	uint64_t ie_end_bytes; /* [submitter until ie_done] exclusive: i_disksize may move here */
+	unsigned ie_nr_ranges; /* [submitter until ie_done] */
 	struct {
 		ext4_lblk_t lblk;
 		ext4_lblk_t len;

@@ -223,11 +223,12 @@ static struct io_end *next_ready_locked(struct address_space *as)
 	struct io_end *ie;
 
 	TAILQ_FOREACH (ie, &as->as_ends, ie_link) {
-		bool may_go = ie->ie_end_bytes <= disksize || ie->ie_start_bytes < lowest;
-
-		if (ie->ie_done && may_go)
-			return ie;
-		waiting = waiting || ie->ie_done;
+		/* Before that the end is still its submitter's. */
+		if (ie->ie_done) {
+			if (ie->ie_end_bytes <= disksize || ie->ie_start_bytes < lowest)
+				return ie;
+			waiting = true;
+		}
 		if (ie->ie_start_bytes < lowest)
 			lowest = ie->ie_start_bytes;
 	}

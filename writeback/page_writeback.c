@@ -133,7 +133,8 @@ static void update_locked(struct wb_domain *wb, uint64_t now)
 	uint64_t dirtied = atomic_load_explicit(&wb->wb_dirtied, memory_order_relaxed);
 	uint64_t elapsed = now - bw->bw_time_ns, rate;
 
-	if (elapsed < BANDWIDTH_INTERVAL_NS)
+	/* The clock was read before the lock was taken: somebody else may be ahead. */
+	if (now < bw->bw_time_ns || elapsed < BANDWIDTH_INTERVAL_NS)
 		return;
 	/* After a pause the old stamps say nothing of the device. */
 	if (elapsed < NS_PER_SEC && written > bw->bw_written_stamp) {

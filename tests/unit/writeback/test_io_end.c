@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What follows a request: conversion and i_disksize, in which order, and what an error does. */
+#include <sched.h>
+
 #include "tests/unit/writeback/wb_fixture.h"
 
 static void writepages(struct inode *inode, long nr)
@@ -371,6 +373,44 @@ START_TEST(waiters_and_workers_hand_over_to_each_other)
 }
 END_TEST
 
+/* The submitter still moves the end of one io_end while a worker looks for those that are complete. */
+START_TEST(io_end_in_the_making_is_its_submitters)
+{
+	struct wf f;
+	struct inode *inode;
+	struct io_end *making, *complete;
+	const counter_t *handles;
+	uint64_t before;
+
+	wf_make(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	f.threads = true;
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	handles = &jbd2_stats(f.sb->s_journal)->js_handles[HT_EXT_CONVERT];
+	before = counter_read(handles);
+	making = io_end_alloc(inode->i_mapping, NULL);
+	complete = io_end_alloc(inode->i_mapping, NULL);
+	making->ie_work = true;
+	making->ie_start_bytes = PAGE;
+	making->ie_end_bytes = 2 * PAGE;
+	complete->ie_work = true;
+	complete->ie_end_bytes = PAGE;
+	io_end_start(making);
+	io_end_start(complete);
+	io_end_put(complete);
+	/* No lock, nor anything else that would order what follows after the worker's look. */
+	while (counter_read(handles) == before)
+		sched_yield();
+	making->ie_end_bytes = 3 * PAGE;
+	io_end_put(making);
+	wf_sync(&f);
+	ck_assert_uint_eq(counter_read(handles), before + 2);
+	ck_assert_uint_eq(atomic_load(&inode->i_disksize), 0);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS(
@@ -381,5 +421,6 @@ int main(void)
 		append_inside_a_block_moves_i_disksize_at_completion,
 		page_in_flight_is_stable_and_only_its_writer_waits, commit_waits_for_ordered_data,
 		commit_writes_ordered_data_that_is_still_dirty, who_waits_for_a_conversion_does_it,
-		waiters_and_workers_hand_over_to_each_other);
+		waiters_and_workers_hand_over_to_each_other,
+		io_end_in_the_making_is_its_submitters);
 }
