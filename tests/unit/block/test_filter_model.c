@@ -148,7 +148,6 @@ START_TEST(real_clock_really_waits)
 
 	ck_assert_int_eq(blk_write(bd, 0, buf, MIB, 0), 0);
 	ck_assert_uint_ge(now_ns() - start, 20 * MSEC);
-	ck_assert_uint_lt(now_ns() - start, 500 * MSEC);
 	blk_close(bd);
 }
 END_TEST

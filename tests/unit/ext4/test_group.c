@@ -250,8 +250,8 @@ START_TEST(threads_agree_on_the_groups)
 }
 END_TEST
 
-/* 1 TiB, the image sparse: mounted in a time that does not depend on it. */
-START_TEST(mount_of_a_tebibyte_is_quick)
+/* 1 TiB, the image sparse: mounted by a few reads: the descriptors are one of them. */
+START_TEST(mount_of_a_tebibyte_takes_a_few_reads)
 {
 	const uint64_t tebibyte = 1ull << 40;
 	struct ext4_options opts;
@@ -260,7 +260,6 @@ START_TEST(mount_of_a_tebibyte_is_quick)
 	struct blk_open_args args = {.ba_backend = "psync"};
 	char *path = testlib_tempfile();
 	char command[512];
-	uint64_t start;
 
 	snprintf(command, sizeof(command),
 		 "truncate -s 1T '%s' && mke2fs -F -q -t ext4 -E lazy_itable_init=1 '%s'", path,
@@ -276,9 +275,8 @@ START_TEST(mount_of_a_tebibyte_is_quick)
 	ck_assert_uint_eq(dev->bd_size_bytes, tebibyte);
 	ext4_options_init(&opts);
 	opts.o_name = "test";
-	start = now_ns();
 	ck_assert_int_eq(ext4_fill_super(dev, &opts, NULL, &sb), 0);
-	ck_assert_uint_lt(now_ns() - start, 200000000ull);
+	ck_assert_uint_lt(counter_read(&dev->bd_stats.s_requests[REQ_OP_READ]), 30);
 	ck_assert_uint_eq(sb->s_groups_count, 8192);
 	ck_assert_ptr_null(ext4_group_info_cached(sb, 5000));
 	ck_assert(!IS_ERR(ext4_get_group_info(sb, 8191)));
@@ -299,7 +297,7 @@ int main(void)
 	tcase_add_loop_test(tc, metadata_cannot_be_data, 0, 5);
 	tcase_add_loop_test(tc, changes_reach_descriptor_checksum_and_cache, 0, 3);
 	tcase_add_test(tc, threads_agree_on_the_groups);
-	tcase_add_test(tc, mount_of_a_tebibyte_is_quick);
+	tcase_add_test(tc, mount_of_a_tebibyte_takes_a_few_reads);
 	suite_add_tcase(s, tc);
 	return testlib_run_suite(s);
 }

@@ -158,7 +158,7 @@ static struct pool_stats settled(struct pool *p, unsigned active)
 {
 	struct pool_stats ps;
 
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < 60000; i++) {
 		pool_get_stats(p, &ps);
 		if (ps.ps_active == active)
 			return ps;

@@ -312,11 +312,10 @@ START_TEST(a_transaction_commits_when_its_time_is_over)
 	w->w_f.f_params.jp_commit_interval_ms = 60;
 	fx_load(&w->w_f);
 	tid = fx_write_one(&w->w_f, FX_META, 1);
-	ck_assert(jbd2_transaction_pending(w->w_f.f_j, tid));
-	while (jbd2_transaction_pending(w->w_f.f_j, tid))
+	while (counter_read(&jbd2_stats(w->w_f.f_j)->js_commits) == 0)
 		usleep(1000);
+	ck_assert(!jbd2_transaction_pending(w->w_f.f_j, tid));
 	ck_assert_uint_ge(now_ns() - start, 50000000);
-	ck_assert_uint_le(now_ns() - start, 5000000000);
 	/* A transaction without content is not committed for its age. */
 	ck_assert_int_eq(jbd2_journal_stop(fx_start(&w->w_f, 3)), 0);
 	usleep(200000);
@@ -366,12 +365,15 @@ START_TEST(the_log_is_empty_after_a_sync_and_a_quiet_second)
 	fx_write_one(f, FX_META, 1);
 	ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
 	ck_assert(log_becomes_empty(f, false));
-	start = now_ns();
-	jbd2_journal_clean_when_quiet(f->f_j);
-	usleep(500000);
-	/* Not quiet: the second begins anew. */
-	fx_write_one(f, FX_META, 2);
-	ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
+	/* Again, if the second was over before the commit. */
+	do {
+		start = now_ns();
+		jbd2_journal_clean_when_quiet(f->f_j);
+		usleep(500000);
+		/* Not quiet: the second begins anew. */
+		fx_write_one(f, FX_META, 2);
+		ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
+	} while (now_ns() - start > 950000000);
 	ck_assert(log_becomes_empty(f, true));
 	ck_assert_uint_ge(now_ns() - start, 1500000000);
 	ck_assert(fx_disk_is(f, FX_META, 2));

@@ -109,8 +109,11 @@ static inline void wf_mount(struct wf *f)
 								    .fo_cache = f->want_cache});
 		f->faults = dev;
 	}
-	if (f->want_slow)
+	if (f->want_slow) {
 		dev = slowdev_open(dev);
+		/* What is held is the test's: no commit comes because five seconds are over. */
+		f->opts.o_commit_ms = 3600000;
+	}
 	if (f->wrap != NULL)
 		dev = probe_open(dev, f->wrap, f->wrap_arg);
 	ck_assert(!IS_ERR(dev));
