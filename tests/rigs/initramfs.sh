@@ -41,6 +41,7 @@ mkdir /mnt/rw/up /mnt/rw/work
 mount -t overlay -o lowerdir=/mnt/low,upperdir=/mnt/rw/up,workdir=/mnt/rw/work ov /mnt/root || exec sh
 R=/mnt/root
 for d in proc sys dev; do mkdir -p $R/$d; mount --move /$d $R/$d; done
+ln -sfn /proc/self/fd $R/dev/fd
 mkdir -p $R/dev/pts $R/dev/shm $R/lib/modules/$(uname -r)
 mount -t devpts devpts $R/dev/pts
 mount -t tmpfs shm $R/dev/shm

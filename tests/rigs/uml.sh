@@ -32,6 +32,7 @@ mount -t overlay -o lowerdir=/,upperdir=/mnt/up,workdir=/mnt/work ov /mnt/root |
 R=/mnt/root
 for d in proc sys; do mount --move /\$d \$R/\$d; done
 mount -t devtmpfs dev \$R/dev
+ln -sfn /proc/self/fd \$R/dev/fd
 mkdir -p \$R/dev/pts \$R/dev/shm \$R$work \$R/lib/modules/\$(uname -r)
 mount -t devpts devpts \$R/dev/pts
 mount -t tmpfs shm \$R/dev/shm
