@@ -179,7 +179,11 @@ bool ext4_orphan_file_empty(struct super_block *sb)
 {
 	struct ext4_orphan_file *of = sb->s_orphan_file;
 
-	for (unsigned i = 0; of != NULL && i < of->of_blocks; i++)
+	/* A read-only mount has not opened it: the feature says whether there may be some. */
+	if (of == NULL)
+		return !ext4_has_compat(sb, EXT4_FEATURE_COMPAT_ORPHAN_FILE) ||
+		       !ext4_has_ro_compat(sb, EXT4_FEATURE_RO_COMPAT_ORPHAN_PRESENT);
+	for (unsigned i = 0; i < of->of_blocks; i++)
 		if (atomic_load(&of->of_block[i].ob_free) != of->of_per_block)
 			return false;
 	return true;

@@ -118,6 +118,8 @@ static void open_and_forget(const char *mke2fs_args)
 	}
 	jbd2_journal_force_commit(e.e_sb->s_journal);
 	check_cut(&e, sp.sp_free_inodes);
+	e.e_opts.o_read_only = true; /* of the copy's mount */
+	check_cut(&e, sp.sp_free_inodes);
 	for (unsigned i = 0; i < 20; i++)
 		iput(held[i]);
 	env_close(&e);
