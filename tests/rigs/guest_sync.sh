@@ -8,16 +8,26 @@ dirty_pages() {
 	awk '$1 == "wb.nr_dirty" { print $2 }' "$MNT/.ext4d/stats"
 }
 
+# A copy of the disk as it was at one moment: until two of them are equal, for the log is emptied a second after a sync
+copy_disk() {
+	local i
+	for ((i = 0; i < 20; i++)); do
+		dd if="$DEV" of="$T/copy" bs=1M iflag=direct status=none
+		dd if="$DEV" bs=1M iflag=direct status=none | cmp -s - "$T/copy" && return
+	done
+	fail "the disk keeps changing"
+}
+
 # What a power cut now would leave of FILE: its checksum after replay of the log, from a copy of the disk
 sum_after_cut() { # sum_after_cut FILE
-	dd if="$DEV" of="$T/copy" bs=1M iflag=direct status=none
+	copy_disk
 	e2fsck -fy -E journal_only "$T/copy" >"$T/out" 2>&1 || [ $? -le 1 ] || fail "replay of the copy"
 	e2fsck -fn "$T/copy" >"$T/out" 2>&1 || { cat "$T/out"; fail "the copy is not clean"; }
 	debugfs -R "cat $1" "$T/copy" 2>/dev/null | sha256sum
 }
 
 mkfs.ext4 -q -F "$DEV"
-"$EXT4D" "$DEV" "$MNT" 2>"$T/log"
+"$EXT4D" "$DEV" "$MNT" -o commit=600 2>"$T/log"
 [ "$(grep -c 'sync(2) cannot reach this mount' "$T/log")" -eq 1 ] || { cat "$T/log"; fail "the mount says once what sync(2) does"; }
 [ "$(cat "$MNT/.ext4d/tunables/dirty_expire_centisecs")" -eq 500 ] || fail "dirty data does not expire after 5 s"
 
@@ -33,8 +43,11 @@ done
 [ "$(dirty_pages)" -eq 0 ] || fail "still dirty after a minute"
 echo "written without a sync after about $((SECONDS - start)) s"
 
+# From here on nothing is written unless somebody asks for it.
+echo 60000 >"$MNT/.ext4d/tunables/dirty_expire_centisecs"
 cat "$T/data" >"$MNT/synced"
 sync
+[ "$(dirty_pages)" -gt 0 ] || fail "sync(2) has reached the mount"
 "$EXT4D" --sync "$MNT"
 [ "$(dirty_pages)" -eq 0 ] || fail "dirty after ext4d --sync"
 [ "$(sum_after_cut /synced)" = "$want" ] || fail "ext4d --sync did not put the file on the device"

@@ -133,9 +133,10 @@ make_fast_commits() {
 }
 
 # fast_commits all|some|few RECORDS [mkfs options]: the kernel's fast commits, replayed by ext4d, give the tree that was there; replayed by the kernel and e2fsck too, where they can: Linux 6.18 fails at
-# files that were deleted while open and loses those made by O_TMPFILE; e2fsck 1.47.0 fails at ranges of more than 2^31 blocks, as truncate leaves them, and brings unlinked files back.
+# files that were deleted while open and loses those made by O_TMPFILE; e2fsck 1.47.0 fails at ranges of more than 2^31 blocks, as truncate leaves them, brings unlinked files back, and spoils the
+# superblock's checksum when Linux 6.1 made them.
 fast_commits() {
-	local what=$1 want=$2 try records=0
+	local what=$1 want=$2 try records=0 rc=0
 	shift 2
 	# Anybody's sync(2) makes a full commit of it: then there is less to replay, and it is tried again.
 	for try in 1 2 3 4 5; do
@@ -155,7 +156,12 @@ fast_commits() {
 	same_tree "$T/k" "the kernel's replay of its fast commits: $*" no-folder-times
 	umount "$T/k"
 	[ "$what" = few ] || return 0
-	replay_by_e2fsck "$T/by-e2fsck"
+	e2fsck -fy "$T/by-e2fsck" >"$T/out" 2>&1 || rc=$?
+	if grep -q 'checksum does not match superblock while trying to re-open' "$T/out"; then
+		echo "e2fsck spoils the superblock's checksum when it replays this kernel's fast commits: not compared"
+		return 0
+	fi
+	[ "$rc" -le 1 ] || { cat "$T/out"; fail "e2fsck's replay of fast commits: $*"; }
 	kernel_mount "$T/by-e2fsck" "$T/k" ro
 	same_tree "$T/k" "e2fsck's replay of fast commits: $*" no-folder-times
 	umount "$T/k"
