@@ -417,8 +417,7 @@ int ext4_xattr_set_locked(struct inode *inode, const struct xattr_change *change
 }
 
 /* The mode that goes with a new access ACL; the ACL itself is dropped when the mode says it all. */
-static int acl_mode(struct inode *inode, const struct ns_cred *cred, struct posix_acl **acl,
-		    uint16_t *mode)
+static int acl_mode(const struct ns_cred *cred, struct posix_acl **acl, uint16_t *mode)
 {
 	int ret;
 
@@ -427,7 +426,7 @@ static int acl_mode(struct inode *inode, const struct ns_cred *cred, struct posi
 	ret = ext4_acl_equiv_mode(*acl, mode);
 	if (ret < 0)
 		return ret;
-	if (cred != NULL && !cred->nc_fsetid && !S_ISDIR(inode->i_mode))
+	if (cred != NULL && !cred->nc_fsetid)
 		*mode &= (uint16_t)~S_ISGID;
 	if (ret == 0) {
 		posix_acl_put(*acl);
@@ -468,7 +467,7 @@ static int set_acl_value(struct inode *inode, enum acl_type type, const struct x
 	if (err == 0 && type == ACL_TYPE_DEFAULT && !S_ISDIR(inode->i_mode))
 		err = acl != NULL ? -EACCES : 0;
 	if (err == 0 && type == ACL_TYPE_ACCESS)
-		err = acl_mode(inode, cred, &acl, &mode);
+		err = acl_mode(cred, &acl, &mode);
 	if (err == 0)
 		err = set_acl_once(inode, type, acl, mode);
 	if (err == -ENOSPC) {

@@ -246,6 +246,10 @@ START_TEST(setting_an_acl_can_take_setgid_away)
 	ck_assert_int_eq(ext4_setxattr(file, ACCESS, value, pack(extended, value), 0, &cred), 0);
 	ck_assert_uint_eq(file->i_mode, S_IFREG | 0771);
 	iput(file);
+	ck_assert_int_eq(env_create(e.e_root, "d", S_IFDIR | 02755, &file), 0);
+	ck_assert_int_eq(ext4_setxattr(file, ACCESS, value, pack(extended, value), 0, &cred), 0);
+	ck_assert_uint_eq(file->i_mode, S_IFDIR | 0771);
+	iput(file);
 	env_close(&e);
 }
 END_TEST
