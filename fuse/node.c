@@ -8,6 +8,9 @@
  * number now. Nodes are found again by inode through a hash table in shards; tables grow
  * shard by shard, so no request waits for a big rehash.
  *
+ * Reads into the kernel's cache are remembered as one range of pages around all of them: n_cached_reads is the first
+ * one << 32 | the last one, and the first is greater than the last where there are none.
+ *
  * Invariants: (1) a node is in the table exactly while n_nlookup > 0; the root always is. (2) at most one
  * node exists for an inode. (3) no generation is given out twice.
  * Locking: ns_lock of the shard, a leaf; an inode is put after it is dropped.
@@ -22,6 +25,7 @@
 #include "util/log.h"
 
 #define FIRST_BUCKETS 64u
+#define NO_READS (UINT64_C(1) << 32)
 
 static uint32_t hash_ino(uint32_t ino)
 {
@@ -101,6 +105,7 @@ static struct node *node_new(struct node_table *nt, struct inode *inode)
 		return NULL;
 	n->n_id = (uintptr_t)n;
 	n->n_inode = inode;
+	n->n_cached_reads = NO_READS;
 	n->n_generation = atomic_fetch_add(&nt->nt_generation, 1);
 	n->n_nlookup = 1;
 	return n;
@@ -175,6 +180,44 @@ uint64_t node_count(struct node_table *nt)
 		pthread_mutex_unlock(&ns->ns_lock);
 	}
 	return nr;
+}
+
+static uint32_t page_of(uint64_t pos)
+{
+	uint64_t page = pos / EXT4_FRAME_SIZE;
+
+	return page < UINT32_MAX ? (uint32_t)page : UINT32_MAX;
+}
+
+void node_note_read(struct node *n, uint64_t pos, uint64_t len)
+{
+	uint32_t first = page_of(pos), last = page_of(pos + len - 1);
+	uint64_t old = atomic_load(&n->n_cached_reads), now;
+
+	do {
+		uint32_t a = (uint32_t)(old >> 32), b = (uint32_t)old;
+
+		if (a <= b) {
+			first = a < first ? a : first;
+			last = b > last ? b : last;
+		}
+		now = (uint64_t)first << 32 | last;
+		if (now == old)
+			return;
+	} while (!atomic_compare_exchange_weak(&n->n_cached_reads, &old, now));
+}
+
+bool node_take_reads(struct node *n, uint64_t pos, uint64_t len, uint64_t *first, uint64_t *last)
+{
+	uint64_t old = atomic_load(&n->n_cached_reads);
+
+	do {
+		*first = old >> 32;
+		*last = (uint32_t)old;
+		if (*first > *last || page_of(pos) > *last || page_of(pos + len - 1) < *first)
+			return false;
+	} while (!atomic_compare_exchange_weak(&n->n_cached_reads, &old, NO_READS));
+	return true;
 }
 
 int node_table_init(struct node_table *nt, struct inode *root)

@@ -20,6 +20,8 @@ struct node {
 	uint64_t n_generation;		  /* [const] */
 	struct inode *n_inode;		  /* [const] NULL for control files */
 	const struct control_file *n_ctl; /* [const] */
+	_Atomic uint64_t n_cached_reads;  /* node_note_read() */
+	_Atomic unsigned n_held;	  /* answers that wait for a notification */
 	uint64_t n_nlookup;		  /* [shard lock] */
 	struct node *n_next;		  /* [shard lock] */
 };
@@ -52,6 +54,13 @@ void node_forget(struct node_table *nt, uint64_t id, uint64_t nr);
 /* The nodeid under which the kernel knows inode, 0: it does not. No count is taken. */
 uint64_t node_id_of(struct node_table *nt, struct inode *inode);
 uint64_t node_count(struct node_table *nt);
+/* The kernel reads this range (len > 0) into its page cache: before the data is looked at. */
+void node_note_read(struct node *n, uint64_t pos, uint64_t len);
+/*
+ * Data of this range (len > 0) has changed. True: some of it may have been read since the last such call; *first and
+ * *last are the pages around everything that was, and are forgotten.
+ */
+bool node_take_reads(struct node *n, uint64_t pos, uint64_t len, uint64_t *first, uint64_t *last);
 
 static inline struct node *node_of(struct node_table *nt, uint64_t id)
 {

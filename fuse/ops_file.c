@@ -11,6 +11,8 @@
  * Reads are answered straight from pinned frames. Writes are copied from the request, whose payload is
  * page aligned; then the throttle may hold the answer back (parking.c).
  *
+ * What a cached reader and a direct writer do at the same time is put right by notify_direct_write().
+ *
  * Invariants: (1) of_direct says what the kernel was told at open. (2) O_SYNC and O_DSYNC of a WRITE count only on
  * direct opens: for others the kernel sends an FSYNC.
  * Locking: none of its own.
@@ -110,15 +112,21 @@ void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct front *f = front_of(req);
 	struct inode *inode = front_inode(f, ino);
 	struct open_file *of;
+	uint16_t old_mode;
 	int err;
 
 	if (inode == NULL) {
 		control_open(req, node_of(&f->f_nodes, ino), fi);
 		return;
 	}
+	old_mode = inode->i_mode;
 	of = open_inode(f, inode, fi, &err);
 	if (of == NULL)
 		front_reply_err(req, err);
+	else if (inode->i_mode != old_mode) /* O_TRUNC has taken suid and sgid bits */
+		notify_attributes_then(
+			f, inode,
+			&(struct held_answer){.ha_req = req, .ha_open = true, .ha_open_fi = *fi});
 	else if (fuse_reply_open(req, fi) != 0)
 		open_file_release(f, of);
 }
@@ -238,6 +246,8 @@ void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fus
 		read_direct(req, inode, size, off, fi->flags);
 		return;
 	}
+	if (!of->of_direct && size > 0)
+		node_note_read(node_of(&front_of(req)->f_nodes, ino), (uint64_t)off, size);
 	err = file_read(inode, (uint64_t)off, size, (unsigned)of->of_flags, &r);
 	if (err != 0) {
 		front_reply_err(req, err);
@@ -278,19 +288,27 @@ static unsigned write_flags(struct front *f, const struct open_file *of,
 	return flags;
 }
 
-static void write_inode(fuse_req_t req, struct inode *inode, struct wb_write *w)
+static void write_inode(fuse_req_t req, fuse_ino_t ino, struct inode *inode, struct wb_write *w)
 {
 	struct front *f = front_of(req);
 	ssize_t n = file_write(inode, w);
 
-	if (w->w_has_privs_to_drop)
-		notify_attributes(f, inode);
 	if (n <= 0) {
+		if (w->w_has_privs_to_drop)
+			notify_attributes(f, inode);
 		front_reply_err(req, n == 0 ? -EIO : (int)n);
 		return;
 	}
 	if ((w->w_flags & (WB_WRITE_SYNC | WB_WRITE_DSYNC)) != 0)
 		front_mark_durable(f, inode);
+	if (w->w_has_privs_to_drop) {
+		notify_attributes_then(f, inode,
+				       &(struct held_answer){.ha_req = req, .ha_bytes = (size_t)n});
+		return;
+	}
+	if ((w->w_flags & WB_WRITE_DIRECT) != 0 &&
+	    notify_direct_write(req, ino, w->w_pos, (size_t)n))
+		return;
 	if ((w->w_flags & WB_WRITE_CACHE) == 0 && parking_throttle(req, inode, w->w_pos, (size_t)n))
 		return;
 	fuse_reply_write(req, (size_t)n);
@@ -321,7 +339,7 @@ void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off
 	}
 	/* The handle of a write-out by the kernel may be any open file's. */
 	w.w_flags = write_flags(f, open_file_of(fi), fi, inode);
-	write_inode(req, inode, &w);
+	write_inode(req, ino, inode, &w);
 }
 
 /* ---- The rest ---- */
@@ -365,8 +383,10 @@ void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t
 	err = ext4_fallocate(inode, mode, (uint64_t)offset, (uint64_t)length, &cred);
 	/* The kernel does not expect suid and sgid bits to go. */
 	if (inode->i_mode != old_mode)
-		notify_attributes(front_of(req), inode);
-	front_reply_err(req, err);
+		notify_attributes_then(front_of(req), inode,
+				       &(struct held_answer){.ha_req = req, .ha_err = err});
+	else
+		front_reply_err(req, err);
 }
 
 void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)

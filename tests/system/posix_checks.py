@@ -276,6 +276,47 @@ def check_suid_dropped():
     assert os.stat(p).st_mode & stat.S_ISUID, "root's write keeps suid"
 
 
+def mode_only(p):
+    """The mode as statx(2) gives it to one who asks for nothing else."""
+    buf = ctypes.create_string_buffer(256)
+    if LIBC.statx(-100, os.fsencode(p), 0, 2, buf):
+        raise OSError(ctypes.get_errno(), "statx")
+    return stat.S_IMODE(struct.unpack_from("H", buf, 28)[0])
+
+
+def check_suid_dropped_is_seen_at_once():
+    p = put("so", b"x")
+    os.chown(p, 1000, 1000)
+
+    def again(fn):
+        def repeat():
+            fd = os.open(p, os.O_RDWR)
+            for i in range(100):
+                os.chmod(p, 0o6777)
+                assert mode_only(p) == 0o6777
+                fn(fd, i)
+                assert mode_only(p) == 0o777, "%s: %o" % (fn.__name__, mode_only(p))
+            os.close(fd)
+        as_user(1000, 1000, [1000], repeat)
+
+    def write(fd, i):
+        os.pwrite(fd, b"y", i)
+
+    def falloc(fd, i):
+        fallocate(fd, 0, 0, 4096 * (i + 1))
+
+    def punch(fd, i):
+        fallocate(fd, 3, 4096 * i, 4096)
+
+    def truncate(fd, i):
+        os.ftruncate(fd, i)
+
+    def open_trunc(fd, i):
+        os.close(os.open(p, os.O_WRONLY | os.O_TRUNC))
+    for fn in (write, falloc, punch, truncate, open_trunc):
+        again(fn)
+
+
 def acl(*entries):
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", t, p, i & 0xffffffff) for t, p, i in entries)
 
@@ -307,6 +348,20 @@ def check_acls():
     assert stat.S_IMODE(os.stat(d + "/child").st_mode) == 0o660, oct(os.stat(d + "/child").st_mode)
     assert os.getxattr(d + "/sub", "system.posix_acl_default") == os.getxattr(d, "system.posix_acl_default")
     as_user(1000, 1000, [1000], lambda: open(d + "/child", "r+").close())
+
+
+def check_acl_takes_setgid():
+    entries = acl((1, 7, -1), (4, 7, -1), (32, 7, -1))
+    for p in (put("as-file"), path("as-dir")):
+        if not os.path.exists(p):
+            os.mkdir(p)
+        os.chown(p, 1000, 1000)
+        os.chmod(p, 0o2755)
+        as_user(1000, 1000, [1000], lambda: os.setxattr(p, "system.posix_acl_access", entries))
+        assert mode_only(p) == 0o2777, "in the group: %o" % mode_only(p)
+        os.chmod(p, 0o2755)
+        as_user(1000, 1001, [1001], lambda: os.setxattr(p, "system.posix_acl_access", entries))
+        assert mode_only(p) == 0o777, "not in the group: %o" % mode_only(p)
 
 
 def check_symlinks():

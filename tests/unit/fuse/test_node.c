@@ -117,9 +117,35 @@ START_TEST(many_nodes_and_the_end)
 }
 END_TEST
 
+START_TEST(cached_reads_are_taken_by_the_write_that_meets_them)
+{
+	uint64_t first, last;
+	struct node *n;
+
+	start();
+	n = node_get(&table, with_reference(1));
+	ck_assert(!node_take_reads(n, 0, UINT64_MAX, &first, &last));
+	node_note_read(n, 5 * 4096, 1);
+	node_note_read(n, 8 * 4096 + 4095, 2);
+	ck_assert(!node_take_reads(n, 0, 5 * 4096, &first, &last));
+	ck_assert(!node_take_reads(n, 10 * 4096, 1, &first, &last));
+	ck_assert(node_take_reads(n, 9 * 4096 + 7, 1, &first, &last));
+	ck_assert_uint_eq(first, 5);
+	ck_assert_uint_eq(last, 9);
+	ck_assert(!node_take_reads(n, 5 * 4096, 5 * 4096, &first, &last));
+	/* The last page that can be named. */
+	node_note_read(n, (UINT64_C(1) << 44) - 1, 1);
+	ck_assert(node_take_reads(n, (UINT64_C(1) << 44) - 1, 1, &first, &last));
+	ck_assert_uint_eq(first, UINT32_MAX);
+	node_forget(&table, n->n_id, 1);
+	node_table_destroy(&table);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS("fuse/node", an_inode_has_one_node_and_one_reference,
 			 the_last_forget_puts_the_inode, a_forgotten_node_comes_back_as_another,
-			 the_root_is_never_forgotten, many_nodes_and_the_end);
+			 the_root_is_never_forgotten, many_nodes_and_the_end,
+			 cached_reads_are_taken_by_the_write_that_meets_them);
 }
