@@ -4,7 +4,7 @@
  *
  * What is not here is answered with ENOSYS by libfuse, which the kernel remembers: flush (close
  * costs nothing), access (the kernel checks permissions), locks (the kernel's own are used), poll,
- * bmap, copy_file_range (the kernel copies).
+ * copy_file_range (the kernel copies).
  *
  * Invariants: none.
  * Locking: none.
@@ -56,4 +56,5 @@ const struct fuse_lowlevel_ops front_ops = {
 	.ioctl = ops_ioctl,
 	.fallocate = ops_fallocate,
 	.lseek = ops_lseek,
+	.bmap = ops_bmap,
 };

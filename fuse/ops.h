@@ -52,6 +52,7 @@ void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_in
 void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
 		   struct fuse_file_info *fi);
 void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+void ops_bmap(fuse_req_t req, fuse_ino_t ino, size_t blocksize, uint64_t idx);
 
 /* ops_ioctl.c */
 void ops_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,

@@ -400,3 +400,23 @@ void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fus
 	else
 		fuse_reply_lseek(req, found);
 }
+
+/* Block numbers in units of blocksize, which is the mount's and can be larger than the file system's: 0 where that does not fit. */
+void ops_bmap(fuse_req_t req, fuse_ino_t ino, size_t blocksize, uint64_t idx)
+{
+	struct inode *inode = front_inode(front_of(req), ino);
+	uint64_t bs = front_of(req)->f_sb->s_blocksize, bytes;
+	int64_t block;
+
+	if (inode == NULL || blocksize == 0 || blocksize % bs != 0 || idx > UINT32_MAX) {
+		front_reply_err(req, -EINVAL);
+		return;
+	}
+	block = ext4_bmap(inode, idx * (blocksize / bs));
+	if (block < 0) {
+		front_reply_err(req, (int)block);
+		return;
+	}
+	bytes = (uint64_t)block * bs;
+	fuse_reply_bmap(req, bytes % blocksize == 0 ? bytes / blocksize : 0);
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * seek.c - SEEK_HOLE and SEEK_DATA.
+ * seek.c - SEEK_HOLE and SEEK_DATA, and where a block is on the device.
  *
  * Written and delayed blocks are data. An unwritten extent is a hole, but for pages that are dirty or on their way to the disk: those are data although the extent does not say so yet.
  * The end of the file counts as a hole.
@@ -108,6 +108,44 @@ int64_t ext4_seek(struct inode *inode, int64_t offset, int whence)
 		return -ENXIO;
 	down_read(&inode->i_rwsem);
 	ret = seek_locked(inode, (uint64_t)offset, whence == SEEK_DATA);
+	up_read(&inode->i_rwsem);
+	return ret;
+}
+
+static int64_t block_locked(struct inode *inode, uint64_t lblk, bool *pending)
+{
+	unsigned bits = inode->i_sb->s_blocksize_bits;
+	uint32_t page = (uint32_t)((lblk << bits) >> PAGE_SHIFT);
+	struct ext4_map_blocks map = {.m_lblk = (ext4_lblk_t)lblk, .m_len = 1};
+	int ret;
+
+	*pending = next_pending_page(inode->i_mapping, page, page, &page);
+	ret = ext4_map_blocks(NULL, inode, &map, 0);
+	if (ret < 0)
+		return ret;
+	return (map.m_flags & EXT4_MAP_MAPPED) != 0 ? (int64_t)map.m_pblk : 0;
+}
+
+int64_t ext4_bmap(struct inode *inode, uint64_t lblk)
+{
+	bool pending;
+	int64_t ret;
+	int err;
+
+	if (inode->i_mapping == NULL)
+		return -EINVAL;
+	if (lblk > (i_size_read(inode) >> inode->i_sb->s_blocksize_bits))
+		return 0;
+	down_read(&inode->i_rwsem);
+	ret = block_locked(inode, lblk, &pending);
+	up_read(&inode->i_rwsem);
+	if (!pending || ret < 0)
+		return ret;
+	err = filemap_write_and_wait_range(inode, 0, UINT64_MAX);
+	if (err != 0)
+		return err;
+	down_read(&inode->i_rwsem);
+	ret = block_locked(inode, lblk, &pending);
 	up_read(&inode->i_rwsem);
 	return ret;
 }

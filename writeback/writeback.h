@@ -108,6 +108,8 @@ int ext4_fallocate(struct inode *inode, int mode, uint64_t offset, uint64_t len,
 		   const struct ext4_cred *cred);
 /* SEEK_HOLE, SEEK_DATA: a delayed or dirty unwritten block is data. Offset or -ENXIO. */
 int64_t ext4_seek(struct inode *inode, int64_t offset, int whence);
+/* The block of the device that holds block lblk of the file, after its data was written there; 0: none, or unwritten. Or a negative errno. */
+int64_t ext4_bmap(struct inode *inode, uint64_t lblk);
 
 /* ---- Durability ---- */
 

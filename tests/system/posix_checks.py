@@ -419,6 +419,24 @@ def check_direct_io():
     assert open(p, "rb").read() == b"q" * 4096 + b"D" * 8192
 
 
+def check_fibmap():
+    """Blocks as FIBMAP gives them; a block that was never written is 0. Its unit is the mount's, which can be too large for a file's."""
+    fd = os.open(path("fb"), os.O_RDWR | os.O_CREAT)
+    os.pwrite(fd, b"b" * 65536, 0)
+    os.pwrite(fd, b"b", 1 << 20)
+    if struct.unpack("i", fcntl.ioctl(fd, 2, struct.pack("i", 0)))[0] != os.statvfs(ROOT).f_bsize:
+        os.close(fd)
+        return
+
+    def block(n):
+        return struct.unpack("i", fcntl.ioctl(fd, 1, struct.pack("i", n)))[0]
+    bs = struct.unpack("i", fcntl.ioctl(fd, 2, struct.pack("i", 0)))[0]
+    found = [block(n) for n in range(65536 // bs)]
+    assert 0 not in found and len(set(found)) == len(found), found
+    assert block(131072 // bs) == 0 and block((1 << 20) // bs) > 0
+    os.close(fd)
+
+
 def check_large_offsets():
     p = put("lo")
     fd = os.open(p, os.O_RDWR)

@@ -50,6 +50,30 @@ START_TEST(data_is_found_at_every_stage)
 }
 END_TEST
 
+START_TEST(a_block_is_told_when_it_is_on_the_device)
+{
+	static uint8_t expected[PAGE_SIZE];
+	struct wf f;
+	struct inode *inode;
+	int64_t block;
+
+	wf_open(&f, "-t ext4 -b 4096", 32 * MIB, 1);
+	inode = wf_file(&f, 0);
+	ck_assert_int_eq(ext4_bmap(inode, 0), 0);
+	ck_assert_int_eq(ext4_fallocate(inode, 0, 0, 4 * PAGE, &wf_root), 0);
+	wf_fill(inode, 1, PAGE, PAGE, PAGE);
+	ck_assert_int_eq(ext4_bmap(inode, 0), 0);
+	block = ext4_bmap(inode, 1);
+	ck_assert_int_gt(block, 0);
+	ck_assert_int_eq(wf_read(inode, expected, PAGE, PAGE), (ssize_t)PAGE);
+	ck_assert_mem_eq((uint8_t *)mem_data(f.image) + (size_t)block * PAGE, expected, PAGE);
+	ck_assert_int_eq(ext4_bmap(inode, 4), 0);
+	ck_assert_int_eq(ext4_bmap(inode, UINT64_MAX), 0);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 START_TEST(empty_file_has_neither)
 {
 	struct wf f;
@@ -67,5 +91,6 @@ END_TEST
 
 int main(void)
 {
-	return RUN_TESTS("writeback/seek", data_is_found_at_every_stage, empty_file_has_neither);
+	return RUN_TESTS("writeback/seek", data_is_found_at_every_stage,
+			 a_block_is_told_when_it_is_on_the_device, empty_file_has_neither);
 }
