@@ -17,7 +17,7 @@
  * whether it is whole). (2) j_commit_sequence moves only when the transaction is durable.
  * (3) A transaction without content takes no block when the log is empty on disk, else just a commit
  * block: the numbers in the log have no gaps.
- * Locking: one commit at a time (the commit thread, or the caller in manual mode). The committing
+ * Locking: one commit at a time (j_committer), by whoever waits for it in jbd2_log_wait_commit(), or by the commit thread when nobody does. The committing
  * transaction's lists are changed by this thread only, and are walked without a lock.
  */
 #include <stdlib.h>
@@ -30,6 +30,7 @@
 #include "util/time.h"
 
 #define HOME_BATCH 256u
+#define BUSY_WAIT_NS (UINT64_C(10) * NSEC_PER_MSEC)
 
 /* ---- Lock-down ---- */
 
@@ -473,6 +474,7 @@ static void finish_locked(journal_t *j, transaction_t *t)
 	t->t_state = T_FINISHED;
 	jbd2_trace_end_locked(j, t);
 	j->j_committing_transaction = NULL;
+	j->j_committer = false;
 	j->j_done_sequence = t->t_tid;
 	mutex_lock(&j->j_list_lock);
 	keep = !TAILQ_EMPTY(&t->t_checkpoint_list);
@@ -500,6 +502,8 @@ void jbd2_commit_transaction_locked(journal_t *j)
 	ASSERT(j->j_committing_transaction == NULL);
 	if (t == NULL)
 		return;
+	ASSERT(!j->j_committer);
+	j->j_committer = true;
 	jbd2_run_begin_locked(j, t);
 	lock_down_locked(j, t);
 	switch_running_locked(j, t);
@@ -549,7 +553,7 @@ static bool commit_is_due_locked(journal_t *j)
 {
 	transaction_t *t = j->j_running_transaction;
 
-	if (t == NULL || j->j_hold)
+	if (t == NULL || j->j_hold || j->j_committer)
 		return false;
 	if (tid_geq(j->j_commit_request, t->t_tid))
 		return true;
@@ -561,6 +565,25 @@ static bool commit_is_due_locked(journal_t *j)
 	return false;
 }
 
+/* Sleep until the running transaction is due by its age; a request for a commit wakes the thread before. */
+static void wait_until_due_locked(journal_t *j)
+{
+	transaction_t *t = j->j_running_transaction;
+	uint64_t due_ns = UINT64_MAX;
+
+	if (t != NULL && !j->j_hold)
+		due_ns = t->t_expires_ns;
+	/* Due, but somebody else's commit has not ended, which tells us when it has. */
+	if (j->j_committer && due_ns <= now_ns())
+		due_ns = now_ns() + BUSY_WAIT_NS;
+	j->j_thread_wakes_ns = due_ns;
+	if (due_ns == UINT64_MAX)
+		cond_wait(&j->j_wait_commit, &j->j_state_lock);
+	else
+		cond_timedwait(&j->j_wait_commit, &j->j_state_lock, due_ns);
+	j->j_thread_wakes_ns = 0;
+}
+
 void *jbd2_commit_thread(void *arg)
 {
 	journal_t *j = arg;
@@ -569,14 +592,17 @@ void *jbd2_commit_thread(void *arg)
 	while (!j->j_stop) {
 		if (commit_is_due_locked(j))
 			jbd2_commit_transaction_locked(j);
-		else if (j->j_running_transaction != NULL && !j->j_hold)
-			cond_timedwait(&j->j_wait_commit, &j->j_state_lock,
-				       j->j_running_transaction->t_expires_ns);
 		else
-			cond_wait(&j->j_wait_commit, &j->j_state_lock);
+			wait_until_due_locked(j);
 	}
 	mutex_unlock(&j->j_state_lock);
 	return NULL;
+}
+
+void jbd2_tell_commit_thread_locked(journal_t *j)
+{
+	if (j->j_thread_wakes_ns > j->j_running_transaction->t_expires_ns)
+		cond_signal(&j->j_wait_commit);
 }
 
 /* ---- Asking for commits ---- */
@@ -610,40 +636,64 @@ int jbd2_log_start_commit(journal_t *j, tid_t tid)
 	return started;
 }
 
-/* Manual mode commits right here. */
-static void commit_here_locked(journal_t *j, tid_t tid)
+static bool may_commit_here_locked(const journal_t *j, tid_t tid)
 {
-	transaction_t *t = j->j_running_transaction;
+	const transaction_t *t = j->j_running_transaction;
 
-	if (j->j_params.jp_manual_commit && !j->j_hold && t != NULL && t->t_tid == tid)
-		jbd2_commit_transaction_locked(j);
+	return !j->j_hold && !j->j_committer && t != NULL && t->t_tid == tid;
+}
+
+/* As jbd2_commit_transaction_locked(), in a thread that waits for it: the commit thread hears of what became due meanwhile. */
+static void commit_here_locked(journal_t *j)
+{
+	if (j->j_running_transaction->t_requested_ns == 0)
+		j->j_running_transaction->t_requested_ns = stat_ns();
+	jbd2_commit_transaction_locked(j);
+	if (commit_is_due_locked(j))
+		cond_signal(&j->j_wait_commit);
 }
 
 void jbd2_commit_and_wait_locked(journal_t *j, tid_t tid)
 {
-	commit_here_locked(j, tid);
+	if (j->j_params.jp_manual_commit && may_commit_here_locked(j, tid))
+		jbd2_commit_transaction_locked(j);
 	jbd2_start_commit_locked(j, tid);
 	while (!j->j_hold && !tid_geq(j->j_done_sequence, tid) && !jbd2_is_aborted(j))
 		cond_wait(&j->j_wait_done, &j->j_state_lock);
 }
 
+/* Durable, or not to be waited for: commits are held, an abort took it, or the number means nothing. */
+static bool is_over_locked(const journal_t *j, tid_t tid)
+{
+	const transaction_t *running = j->j_running_transaction;
+	const transaction_t *committing = j->j_committing_transaction;
+
+	return tid_geq(j->j_commit_sequence, tid) || j->j_hold || jbd2_is_aborted(j) ||
+	       ((running == NULL || running->t_tid != tid) &&
+		(committing == NULL || committing->t_tid != tid));
+}
+
+/*
+ * Whoever waits commits itself, unless somebody is at it: then all who came meanwhile wait for that to end, and the first to
+ * wake commits for all of them.
+ */
 int jbd2_log_wait_commit(journal_t *j, tid_t tid)
 {
 	int err = 0;
 
 	ASSERT(jbd2_current_handle() == NULL);
 	mutex_lock(&j->j_state_lock);
-	commit_here_locked(j, tid);
-	if (!tid_geq(j->j_commit_sequence, tid) && jbd2_start_commit_locked(j, tid) == 0) {
-		/* Neither running nor committing: an abort took it, or the number means nothing. */
-		err = atomic_load(&j->j_error);
-		mutex_unlock(&j->j_state_lock);
-		return err;
+	while (!is_over_locked(j, tid)) {
+		if (may_commit_here_locked(j, tid))
+			commit_here_locked(j);
+		else
+			cond_wait(&j->j_wait_done, &j->j_state_lock);
 	}
-	while (!tid_geq(j->j_commit_sequence, tid) && !jbd2_is_aborted(j))
-		cond_wait(&j->j_wait_done, &j->j_state_lock);
-	if (!tid_geq(j->j_commit_sequence, tid))
+	if (!tid_geq(j->j_commit_sequence, tid)) {
 		err = atomic_load(&j->j_error);
+		/* After an abort what is left is still taken apart. */
+		jbd2_start_commit_locked(j, tid);
+	}
 	mutex_unlock(&j->j_state_lock);
 	return err;
 }

@@ -221,9 +221,12 @@ struct jbd2_journal {
 	bool j_sb_busy;		    /* [j_state_lock] the superblock is being written */
 	bool j_stop;		    /* [j_state_lock] threads end */
 	bool j_hold;		    /* [j_state_lock] no commit: see jbd2_journal_hold_commits() */
-	bool j_checkpoint_wanted;   /* [j_state_lock] */
-	uint64_t j_clean_ns;	    /* [j_state_lock] when to empty the log; 0: not asked for */
-	tid_t j_clean_tid;	    /* [j_state_lock] the newest commit when that time was set */
+	bool j_committer;	    /* [j_state_lock] some thread runs a commit */
+	uint64_t
+		j_thread_wakes_ns; /* [j_state_lock] when the commit thread looks again by itself */
+	bool j_checkpoint_wanted;  /* [j_state_lock] */
+	uint64_t j_clean_ns;	   /* [j_state_lock] when to empty the log; 0: not asked for */
+	tid_t j_clean_tid;	   /* [j_state_lock] the newest commit when that time was set */
 	uint64_t j_average_commit_ns;  /* [j_state_lock] */
 	unsigned j_commit_interval_ms; /* [j_state_lock] */
 	unsigned j_min_batch_us;       /* [j_state_lock] */
@@ -349,6 +352,8 @@ bool jbd2_over_held_limit(const journal_t *j);
 /* Commit the running transaction; j_state_lock is held at the call and at the return. */
 void jbd2_commit_transaction_locked(journal_t *j);
 void *jbd2_commit_thread(void *arg);
+/* A transaction was begun: the commit thread has to know when it is due. */
+void jbd2_tell_commit_thread_locked(journal_t *j);
 int jbd2_start_commit_locked(journal_t *j, tid_t tid);
 /* Commit tid, running or committing, and wait until the commit has ended, callbacks and all. Drops the lock meanwhile. */
 void jbd2_commit_and_wait_locked(journal_t *j, tid_t tid);

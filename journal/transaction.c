@@ -300,7 +300,7 @@ static int running_locked(journal_t *j, const struct demand *d, transaction_t **
 		if (j->j_running_transaction == NULL)
 			return -ENOMEM;
 		jbd2_gate_update_locked(j);
-		cond_signal(&j->j_wait_commit);
+		jbd2_tell_commit_thread_locked(j);
 	}
 	if (j->j_running_transaction->t_state != T_RUNNING) {
 		counter_inc(&j->j_stats.js_start_waits);
@@ -524,7 +524,7 @@ static int join_reserved_slowly(journal_t *j, transaction_t **result)
 		if (j->j_running_transaction == NULL)
 			err = -ENOMEM;
 		jbd2_gate_update_locked(j);
-		cond_signal(&j->j_wait_commit);
+		jbd2_tell_commit_thread_locked(j);
 	}
 	if (err == 0) {
 		*result = j->j_running_transaction;
