@@ -15,7 +15,7 @@ endfunction()
 # Each tests/unit/LAYER/test_*.c is a program and a ctest of its own, linked with its layer and all to its right.
 function(ext4d_unit_tests layer)
 	file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/${layer}/test_*.c)
-	set(timeout 300)
+	set(timeout 900) # against hanging; each test has a limit of its own
 	if(CMAKE_CROSSCOMPILING) # emulated
 		set(timeout 3000)
 	endif()

@@ -29,6 +29,16 @@ fail() {
 	exit 1
 }
 
+# within SECONDS COMMAND...: true as soon as the command is; a busy machine may need long
+within() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.05
+	done
+}
+
 # mkimage FILE SIZE [mkfs.ext4 options]
 mkimage() {
 	local file=$1 size=$2

@@ -35,7 +35,8 @@ before=$(written)
 dd if=/dev/zero of="$MNT/young" bs=1M count=20 status=none
 [ "$(delayed)" -gt 0 ] || fail "20 MiB written and nothing delayed"
 rm "$MNT/young"
-[ "$(delayed)" = 0 ] || { sleep 1; [ "$(delayed)" = 0 ] || fail "reservation of a removed file stays: $(delayed)"; }
+nothing_delayed() { [ "$(delayed)" = 0 ]; }
+within 20 nothing_delayed || fail "reservation of a removed file stays: $(delayed)"
 sync -f "$MNT"
 after=$(written)
 [ $((after - before)) -lt $((4 << 20)) ] || fail "$((after - before)) bytes written for a file that was removed"
@@ -76,8 +77,7 @@ mv "$MNT/new" "$MNT/other"
 mv "$MNT/other" "$MNT/old"
 [ "$(delayed)" = 0 ] || fail "rename over a file leaves $(delayed) blocks delayed"
 dd if=/dev/zero of="$MNT/old" bs=4K count=16 status=none
-sleep 1
-[ "$(delayed)" = 0 ] || fail "close after O_TRUNC leaves $(delayed) blocks delayed"
+within 20 nothing_delayed || fail "close after O_TRUNC leaves $(delayed) blocks delayed"
 stop
 start "$T/img" -o noauto_da_alloc,commit=300
 dd if=/dev/zero of="$MNT/new" bs=4K count=16 status=none

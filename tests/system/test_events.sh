@@ -28,6 +28,8 @@ dev=$((0x$(stat -c %t "$dev"))),$((0x$(stat -c %T "$dev")))
 
 echo old >"$MNT/over"
 "$EXT4D" --sync "$MNT"
+echo 1 >"$CTL/freeze" # nothing is left to do for the second of quiet
+echo 0 >"$CTL/freeze"
 cat "$CTL/stats" >"$T/before"
 events all
 dd if=/dev/zero of="$MNT/a" bs=64k count=256 conv=fsync status=none # over the limit again and again

@@ -7,13 +7,13 @@ mkimage "$T/img" 64M
 start "$T/img" -o commit=300
 mkdir "$MNT/d"
 for i in $(seq 50); do echo "content $i" >"$MNT/d/f$i"; done
+t0=$(date +%s%N)
 sync -f "$MNT"
-[ "$(log_start "$T/img")" != 0 ] || fail "the log is empty at once"
-for i in $(seq 100); do
-	[ "$(log_start "$T/img")" != 0 ] || break
-	sleep 0.1
-done
-[ "$(log_start "$T/img")" = 0 ] || fail "the log is not emptied"
+at_once=$(log_start "$T/img")
+# On a busy machine the second may be over already.
+[ "$at_once" != 0 ] || [ $(($(date +%s%N) - t0)) -gt 900000000 ] || fail "the log is empty at once"
+log_is_empty() { [ "$(log_start "$T/img")" = 0 ]; }
+within 30 log_is_empty || fail "the log is not emptied"
 mount -o remount,ro "$MNT" || fail "remount,ro"
 cp --sparse=always "$T/img" "$T/copy"
 [ "$(log_start "$T/copy")" = 0 ] || fail "remount,ro fills the log"
