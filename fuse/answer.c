@@ -8,6 +8,7 @@
 #include "fuse/answer.h"
 
 #include <string.h>
+#include <sys/sysmacros.h>
 
 static uint32_t nsec_of(double seconds)
 {
@@ -121,4 +122,33 @@ size_t answer_direntplus(char *buf, size_t left, const char *name, const struct 
 	memcpy(buf, &entry, sizeof(entry));
 	fill_dirent(buf + head, need - head, name, len, &e->attr, next);
 	return need;
+}
+
+static struct proto_sx_time sx_time_of(struct timespec ts)
+{
+	return (struct proto_sx_time){.tv_sec = ts.tv_sec, .tv_nsec = (uint32_t)ts.tv_nsec};
+}
+
+void answer_fill_statx(const struct stat *st, struct timespec btime, double timeout_s,
+		       struct proto_statx_out *out)
+{
+	*out = (struct proto_statx_out){
+		.attr_valid = (uint64_t)timeout_s,
+		.attr_valid_nsec = nsec_of(timeout_s),
+		.mask = STATX_BASIC_STATS | (btime.tv_sec != 0 ? STATX_BTIME : 0),
+		.blksize = (uint32_t)st->st_blksize,
+		.nlink = (uint32_t)st->st_nlink,
+		.uid = st->st_uid,
+		.gid = st->st_gid,
+		.mode = (uint16_t)st->st_mode,
+		.ino = st->st_ino,
+		.size = (uint64_t)st->st_size,
+		.blocks = (uint64_t)st->st_blocks,
+		.atime = sx_time_of(st->st_atim),
+		.btime = sx_time_of(btime),
+		.ctime = sx_time_of(st->st_ctim),
+		.mtime = sx_time_of(st->st_mtim),
+		.rdev_major = major(st->st_rdev),
+		.rdev_minor = minor(st->st_rdev),
+	};
 }

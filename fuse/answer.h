@@ -20,4 +20,8 @@ size_t answer_dirent(char *buf, size_t left, const char *name, const struct stat
 size_t answer_direntplus(char *buf, size_t left, const char *name, const struct fuse_entry_param *e,
 			 off_t next);
 
+/* btime: seconds 0: not known. */
+void answer_fill_statx(const struct stat *st, struct timespec btime, double timeout_s,
+		       struct proto_statx_out *out);
+
 #endif

@@ -23,7 +23,6 @@
 #include "fuse/trace_pipe.h"
 
 #define CONTROL_FIRST_INO (UINT64_C(1) << 32)
-#define CONTROL_TIMEOUT_S 1.0
 #define VALUE_BYTES 1024u /* all events by name */
 #define NR_DIRS 2u
 
@@ -73,6 +72,11 @@ static void fill_entry(const struct control *c, const struct node *n, struct fus
 	e->attr_timeout = CONTROL_TIMEOUT_S;
 	e->entry_timeout = FRONT_TIMEOUT_S;
 	fill_stat(c, n, &e->attr);
+}
+
+void control_stat(struct front *f, const struct node *node, struct stat *st)
+{
+	fill_stat(f->f_control, node, st);
 }
 
 void control_fill_root(struct front *f, struct fuse_entry_param *e)

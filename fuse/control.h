@@ -6,6 +6,7 @@
 #include "fuse/front.h"
 
 #define CONTROL_NAME ".ext4d"
+#define CONTROL_TIMEOUT_S 1.0
 
 struct control_open;
 
@@ -20,6 +21,7 @@ bool control_is_name(struct front *f, fuse_ino_t parent, const char *name);
 /* The operations on control nodes; all answer the request. */
 void control_lookup(fuse_req_t req, struct node *dir, const char *name);
 void control_getattr(fuse_req_t req, struct node *node);
+void control_stat(struct front *f, const struct node *node, struct stat *st);
 void control_setattr(fuse_req_t req, struct node *node);
 void control_opendir(fuse_req_t req, struct fuse_file_info *fi);
 void control_readdir(fuse_req_t req, struct node *dir, size_t size, off_t off, bool plus);

@@ -33,6 +33,32 @@
 /* Bytes of a WRITE before its payload. */
 #define PROTO_WRITE_HEAD (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
 
+/* The answer to STATX. */
+struct proto_sx_time {
+	int64_t tv_sec;
+	uint32_t tv_nsec;
+	int32_t reserved;
+};
+
+struct proto_statx_out {
+	uint64_t attr_valid;
+	uint32_t attr_valid_nsec;
+	uint32_t flags;
+	uint64_t spare1[2];
+	uint32_t mask; /* STATX_*: from here on as statx(2) has it, with no DAX or mount fields */
+	uint32_t blksize;
+	uint64_t attributes;
+	uint32_t nlink, uid, gid;
+	uint16_t mode;
+	uint16_t spare2;
+	uint64_t ino, size, blocks;
+	uint64_t attributes_mask;
+	struct proto_sx_time atime, btime, ctime, mtime;
+	uint32_t rdev_major, rdev_minor, dev_major, dev_minor;
+	uint64_t spare3[14];
+};
+
+_Static_assert(sizeof(struct proto_statx_out) == 32 + 256, "the kernel's size");
 _Static_assert(sizeof(struct fuse_in_header) == 40, "the kernel's size");
 _Static_assert(sizeof(struct fuse_write_in) == 40, "the kernel's size");
 

@@ -5,7 +5,7 @@
  * libfuse 3.14 speaks protocol 7.31; the kernel speaks more. The difference is made up for here:
  *
  *  - INIT: flags that libfuse cannot set are added to its answer, if the kernel offered them.
- *  - SYNCFS is answered here: libfuse would say ENOSYS, and the kernel would never ask again.
+ *  - SYNCFS and STATX are answered here: libfuse would say ENOSYS, and the kernel would never ask again.
  *  - INTERRUPT ends parked writes; libfuse does not see it.
  *  - TMPFILE becomes a CREATE that ops_create() knows by RQ_TMPFILE.
  *  - SETXATTR with the longer head (flag SETXATTR_EXT) becomes one with the short head.
@@ -27,6 +27,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ext4/inode.h"
+#include "fuse/answer.h"
+#include "fuse/control.h"
 #include "fuse/freezer.h"
 #include "fuse/parking.h"
 #include "fuse/remount.h"
@@ -174,6 +177,33 @@ static void serve_syncfs(struct front *f, struct request *rq)
 	raw_reply(f, rq->rq_unique, err);
 }
 
+/* The kernel asks so only for the time of birth, which GETATTR does not have. */
+static void serve_statx(struct front *f, const struct request *rq)
+{
+	const struct node *n = node_of(&f->f_nodes, request_head(rq)->nodeid);
+	struct fuse_out_header head = {.unique = rq->rq_unique};
+	struct timespec btime = {0};
+	struct proto_statx_out out;
+	struct stat st = {0};
+	struct iovec iov[] = {{&head, sizeof(head)}, {&out, sizeof(out)}};
+
+	if (n->n_ctl != NULL) {
+		control_stat(f, n, &st);
+		answer_fill_statx(&st, btime, CONTROL_TIMEOUT_S, &out);
+	} else {
+		ext4_getattr(n->n_inode, &st);
+		/* Small inodes have no place for it. */
+		if (f->f_sb->s_inode_size > EXT2_GOOD_OLD_INODE_SIZE) {
+			mutex_lock(&n->n_inode->i_lock);
+			btime = n->n_inode->i_crtime;
+			mutex_unlock(&n->n_inode->i_lock);
+		}
+		answer_fill_statx(&st, btime, FRONT_TIMEOUT_S, &out);
+	}
+	head.len = sizeof(head) + sizeof(out);
+	send_answer(f, iov, 2);
+}
+
 static void serve_interrupt(struct front *f, struct request *rq)
 {
 	const struct fuse_interrupt_in *in = request_arg(rq);
@@ -294,6 +324,9 @@ static void dispatch(struct front *f, struct request *rq)
 	switch (rq->rq_opcode) {
 	case PROTO_SYNCFS:
 		serve_syncfs(f, rq);
+		return;
+	case PROTO_STATX:
+		serve_statx(f, rq);
 		return;
 	case FUSE_INTERRUPT:
 		serve_interrupt(f, rq);

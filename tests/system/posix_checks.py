@@ -437,6 +437,27 @@ def check_fibmap():
     os.close(fd)
 
 
+def birth_time(p):
+    buf = ctypes.create_string_buffer(256)
+    if LIBC.statx(-100, os.fsencode(p), 0, 0x800, buf):
+        raise OSError(ctypes.get_errno(), "statx")
+    assert struct.unpack_from("I", buf, 0)[0] & 0x800, "no time of birth"
+    sec, nsec = struct.unpack_from("qI", buf, 80)
+    return sec + nsec / 1e9
+
+
+def check_birth_time():
+    before = time.time() - 0.1
+    p = put("bt", b"x")
+    born = birth_time(p)
+    assert before <= born <= time.time(), (before, born)
+    time.sleep(0.02)
+    put("bt", b"xy")
+    os.utime(p, (1, 1))
+    assert birth_time(p) == born and os.stat(p).st_mtime == 1 and os.stat(p).st_size == 2
+    assert birth_time(ROOT) <= born
+
+
 def check_large_offsets():
     p = put("lo")
     fd = os.open(p, os.O_RDWR)
