@@ -22,6 +22,14 @@ static double timeout_s(void)
 	return text != NULL ? strtod(text, NULL) : TEST_TIMEOUT_S;
 }
 
+TCase *testlib_case(const char *name)
+{
+	TCase *tc = tcase_create(name);
+
+	tcase_set_timeout(tc, timeout_s());
+	return tc;
+}
+
 int testlib_run_suite(Suite *s)
 {
 	SRunner *runner = srunner_create(s);
@@ -41,9 +49,8 @@ int testlib_run_tests(const char *suite, const TTest *const *tests, size_t n)
 
 	/* A case for each test, so that CK_RUN_CASE=NAME runs one. */
 	for (size_t i = 0; i < n; i++) {
-		TCase *tc = tcase_create(tests[i]->name);
+		TCase *tc = testlib_case(tests[i]->name);
 
-		tcase_set_timeout(tc, timeout_s());
 		tcase_add_test(tc, tests[i]);
 		suite_add_tcase(s, tc);
 	}

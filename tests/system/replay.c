@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 
+#include "tests/lib/suite.h"
 #include "tests/lib/testlib.h"
 #include "tests/unit/journal/ext4_image.h"
 
@@ -41,7 +42,7 @@ END_TEST
 int main(int argc, char **argv)
 {
 	Suite *s = suite_create("replay");
-	TCase *tc = tcase_create("replay");
+	TCase *tc = testlib_case("replay");
 	SRunner *sr = srunner_create(s);
 	int failed;
 
@@ -50,7 +51,6 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	paths = argv;
-	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, the_same_blocks);
 	suite_add_tcase(s, tc);
 	srunner_run_all(sr, CK_NORMAL);

@@ -238,7 +238,7 @@ END_TEST
 static int run_aborting(void)
 {
 	Suite *s = suite_create("alloc/buddy asserts");
-	TCase *tc = tcase_create("asserts");
+	TCase *tc = testlib_case("asserts");
 
 	tcase_add_test_raise_signal(tc, marking_a_used_block_used_is_an_assertion, SIGABRT);
 	tcase_add_test_raise_signal(tc, marking_a_free_block_free_is_an_assertion, SIGABRT);

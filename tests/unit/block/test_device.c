@@ -583,9 +583,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("block/device");
-	TCase *tc = tcase_create("block/device");
+	TCase *tc = testlib_case("block/device");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, sync_calls_at_any_memory_alignment, 0, 2);
 	tcase_add_loop_test(tc, many_requests_at_once, 0, 2);
 	tcase_add_loop_test(tc, a_full_queue_drains, 0, 2);

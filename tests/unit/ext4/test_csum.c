@@ -347,9 +347,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("ext4/csum");
-	TCase *tc = tcase_create("all");
+	TCase *tc = testlib_case("all");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, extent_block);
 	tcase_add_test(tc, directory_leaf);
 	tcase_add_test(tc, htree_root);

@@ -254,9 +254,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("ext4/errors");
-	TCase *tc = tcase_create("all");
+	TCase *tc = testlib_case("all");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, continue_records_and_goes_on, 0, 2);
 	tcase_add_loop_test(tc, remount_ro_stops_and_records, 0, 2);
 	tcase_add_test(tc, panic_writes_and_calls);

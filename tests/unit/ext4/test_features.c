@@ -246,9 +246,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("ext4/features");
-	TCase *tc = tcase_create("all");
+	TCase *tc = testlib_case("all");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, document_and_code_agree);
 	tcase_add_test(tc, refusal_wins_and_names_all);
 	tcase_add_test(tc, text_is_cut_when_everything_is_set);

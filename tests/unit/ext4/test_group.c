@@ -289,9 +289,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("ext4/group");
-	TCase *tc = tcase_create("all");
+	TCase *tc = testlib_case("all");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, groups_with_superblock_copies, 0, 3);
 	tcase_add_loop_test(tc, bitmaps_agree_with_the_counts, 0, 8);
 	tcase_add_loop_test(tc, metadata_cannot_be_data, 0, 5);

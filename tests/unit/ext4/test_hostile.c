@@ -554,9 +554,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("ext4/hostile");
-	TCase *tc = tcase_create("all");
+	TCase *tc = testlib_case("all");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, bad_superblock_field, 0, COUNT(bad_supers));
 	tcase_add_test(tc, superblock_checksum_is_verified);
 	tcase_add_test(tc, truncated_image_is_refused);

@@ -410,9 +410,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("ext4/icache");
-	TCase *tc = tcase_create("all");
+	TCase *tc = testlib_case("all");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, one_object_for_a_number);
 	tcase_add_test(tc, failed_init_leaves_nothing);
 	tcase_add_test(tc, dirty_inodes_are_not_recycled);

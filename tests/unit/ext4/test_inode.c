@@ -402,9 +402,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("ext4/inode");
-	TCase *tc = tcase_create("all");
+	TCase *tc = testlib_case("all");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, times_round_trip_and_clamp, 0, 2);
 	tcase_add_test(tc, times_are_those_of_debugfs);
 	tcase_add_loop_test(tc, every_field_goes_both_ways, 0, 2);

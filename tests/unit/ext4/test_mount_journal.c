@@ -437,9 +437,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("ext4/mount_journal");
-	TCase *tc = tcase_create("all");
+	TCase *tc = testlib_case("all");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, dirty_log_is_replayed, 0, NR_KINDS);
 	tcase_add_loop_test(tc, e2fsck_replays_the_same, 0, NR_KINDS);
 	tcase_add_loop_test(tc, read_only_mount_replays_and_says_so, 0, NR_KINDS);

@@ -355,9 +355,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("ext4/orphan");
-	TCase *tc = tcase_create("all");
+	TCase *tc = testlib_case("all");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, any_order_of_taking_off_keeps_the_list, 0, 9);
 	tcase_add_loop_test(tc, cleanup_after_a_crash, 0, 6);
 	tcase_add_loop_test(tc, unlinked_inodes_are_deleted_at_mount, 0, 2);

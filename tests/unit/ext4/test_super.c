@@ -300,9 +300,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("ext4/super");
-	TCase *tc = tcase_create("all");
+	TCase *tc = testlib_case("all");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, every_kind_mounts_changes_and_is_clean, 0, NR_VARIANTS);
 	tcase_add_loop_test(tc, read_only_mount_writes_nothing, 0, NR_VARIANTS);
 	tcase_add_test(tc, superblock_is_marked_while_mounted);

@@ -776,10 +776,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("journal/commit");
-	TCase *tc = tcase_create("commit"), *loops = tcase_create("loops");
+	TCase *tc = testlib_case("commit"), *loops = testlib_case("loops");
 
-	tcase_set_timeout(tc, 60);
-	tcase_set_timeout(loops, 60);
 	tcase_add_test(tc, a_small_commit_is_one_write_a_flush_and_the_commit_block);
 	tcase_add_test(tc, an_external_log_has_both_devices_flushed);
 	tcase_add_test(tc, nobarrier_flushes_nothing);

@@ -275,9 +275,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("journal/cuts");
-	TCase *tc = tcase_create("cuts");
+	TCase *tc = testlib_case("cuts");
 
-	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, every_cut_gives_a_committed_state, 0, FX_SHAPES);
 	tcase_add_loop_test(tc, every_cut_with_async_commit_gives_a_committed_state, 0, 2);
 	suite_add_tcase(s, tc);

@@ -372,7 +372,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("journal/format");
-	TCase *tc = tcase_create("format");
+	TCase *tc = testlib_case("format");
 
 	tcase_add_test(tc, crc32_is_the_one_with_the_high_bit_first);
 	tcase_add_test(tc, numbers_are_big_endian_wherever_they_lie);

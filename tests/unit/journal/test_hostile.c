@@ -423,9 +423,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("journal/hostile");
-	TCase *tc = tcase_create("hostile");
+	TCase *tc = testlib_case("hostile");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, the_good_log_is_replayed, 0, FX_SHAPES);
 	tcase_add_loop_test(tc, a_descriptor_without_a_last_tag_ends_the_log, 0, FX_SHAPES);
 	tcase_add_loop_test(tc, a_tag_outside_the_device_is_refused_and_nothing_written, 0,

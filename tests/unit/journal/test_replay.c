@@ -323,9 +323,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("journal/replay");
-	TCase *tc = tcase_create("replay");
+	TCase *tc = testlib_case("replay");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, debugfs_logs_replay_as_with_e2fsck, 0, KINDS * SEEDS);
 	tcase_add_loop_test(tc, our_logs_replay_with_e2fsck_as_here, 0, KINDS);
 	tcase_add_test(tc, a_revoke_after_the_write_wins);

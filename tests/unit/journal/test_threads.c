@@ -685,9 +685,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("journal/threads");
-	TCase *tc = tcase_create("threads");
+	TCase *tc = testlib_case("threads");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, eight_threads_on_the_smallest_log, 0, 2);
 	tcase_add_test(tc, a_frozen_journal_has_no_handle_and_an_empty_log);
 	tcase_add_test(tc, each_cut_of_a_threaded_run_has_whole_handles);

@@ -940,9 +940,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("namespace/fc_replay");
-	TCase *tc = tcase_create("fc_replay");
+	TCase *tc = testlib_case("fc_replay");
 
-	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, a_new_file_comes_with_name_attributes_and_blocks, 0, FORMATS);
 	tcase_add_loop_test(tc, ranges_move_change_their_kind_and_go, 0, FORMATS);
 	tcase_add_loop_test(tc, a_tree_of_many_extents_grows_and_shrinks, 0, 2);
