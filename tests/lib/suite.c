@@ -12,7 +12,7 @@
 
 #include "tests/lib/testlib.h"
 
-#define TEST_TIMEOUT_S 240 /* against hanging, not to measure: the machine may be busy */
+#define TEST_TIMEOUT_S 600 /* against hanging, not to measure: the machine may be busy */
 
 /* EXT4D_TEST_TIMEOUT_S: shorter, where a planted fault is expected to make a test hang. */
 static double timeout_s(void)
