@@ -15,7 +15,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -229,45 +228,26 @@ static void metadata_test(const struct options *o)
 
 /* ---- Command line ---- */
 
-static void usage(void)
-{
-	fprintf(stderr, "usage: fsyncs --dir DIR [--threads 1] [--seconds 5] [--bytes 8192] "
-			"[--metadata FILES] [--json FILE]\n");
-	exit(2);
-}
+static const char usage[] = "fsyncs --dir DIR [--threads 1] [--seconds 5] [--bytes 8192] "
+			    "[--metadata FILES] [--json FILE]";
 
 static void parse(int argc, char **argv, struct options *o)
 {
-	static const struct option longs[] = {
-		{"dir", required_argument, NULL, 'd'},
-		{"threads", required_argument, NULL, 't'},
-		{"seconds", required_argument, NULL, 's'},
-		{"bytes", required_argument, NULL, 'b'},
-		{"json", required_argument, NULL, 'j'},
-		{"metadata", required_argument, NULL, 'm'},
-		{NULL, 0, NULL, 0},
+	const struct bench_option options[] = {
+		{"dir", BENCH_TEXT, &o->dir},
+		{"threads", BENCH_COUNT, &o->threads},
+		{"seconds", BENCH_COUNT, &o->seconds},
+		{"bytes", BENCH_SIZE, &o->bytes},
+		{"json", BENCH_TEXT, &o->json},
+		{"metadata", BENCH_SIZE, &o->files},
+		{NULL, BENCH_FLAG, NULL},
 	};
-	int c;
 
 	*o = (struct options){.threads = 1, .seconds = 5, .bytes = 8192};
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		if (c == 'd')
-			o->dir = optarg;
-		else if (c == 't')
-			o->threads = (uint32_t)bench_parse_size(optarg, "--threads");
-		else if (c == 's')
-			o->seconds = (uint32_t)bench_parse_size(optarg, "--seconds");
-		else if (c == 'b')
-			o->bytes = bench_parse_size(optarg, "--bytes");
-		else if (c == 'm')
-			o->files = bench_parse_size(optarg, "--metadata");
-		else if (c == 'j')
-			o->json = optarg;
-		else
-			usage();
-	}
-	if (!o->dir || optind != argc || !o->threads || o->threads > MAX_THREADS || !o->bytes)
-		usage();
+	if (bench_options(argc, argv, options, usage) != argc)
+		bench_usage(usage);
+	if (!o->dir || !o->threads || o->threads > MAX_THREADS || !o->bytes)
+		bench_usage(usage);
 	if (o->bytes > MAX_APPEND)
 		bench_die(0, "--bytes: at most %d", MAX_APPEND);
 }

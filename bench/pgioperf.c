@@ -21,7 +21,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -378,57 +377,32 @@ static void report(const struct run *r)
 
 /* ---- Command line ---- */
 
-static void usage(void)
-{
-	fprintf(stderr,
-		"usage: pgioperf --dir DIR --memory BYTES --seconds N [--readers 16] [--seed N] "
-		"[--keep] [--prepare-only | --prepared] [--json FILE]\n");
-	exit(2);
-}
+static const char usage[] =
+	"pgioperf --dir DIR --memory BYTES --seconds N [--readers 16] [--seed N] "
+	"[--keep] [--prepare-only | --prepared] [--json FILE]";
 
 static void parse(int argc, char **argv, struct options *o)
 {
-	static const struct option longs[] = {
-		{"dir", required_argument, NULL, 'd'},
-		{"memory", required_argument, NULL, 'm'},
-		{"seconds", required_argument, NULL, 's'},
-		{"readers", required_argument, NULL, 'r'},
-		{"seed", required_argument, NULL, 'S'},
-		{"json", required_argument, NULL, 'j'},
-		{"keep", no_argument, NULL, 'k'},
-		{"prepare-only", no_argument, NULL, 'P'},
-		{"prepared", no_argument, NULL, 'p'},
-		{NULL, 0, NULL, 0},
+	const struct bench_option options[] = {
+		{"dir", BENCH_TEXT, &o->dir},
+		{"memory", BENCH_SIZE, &o->memory_bytes},
+		{"seconds", BENCH_COUNT, &o->seconds},
+		{"readers", BENCH_COUNT, &o->readers},
+		{"seed", BENCH_SIZE, &o->seed},
+		{"json", BENCH_TEXT, &o->json},
+		{"keep", BENCH_FLAG, &o->keep},
+		{"prepare-only", BENCH_FLAG, &o->prepare_only},
+		{"prepared", BENCH_FLAG, &o->prepared},
+		{NULL, BENCH_FLAG, NULL},
 	};
-	int c;
 
 	*o = (struct options){.readers = 16, .seed = 1};
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		if (c == 'd')
-			o->dir = optarg;
-		else if (c == 'm')
-			o->memory_bytes = bench_parse_size(optarg, "--memory");
-		else if (c == 's')
-			o->seconds = (uint32_t)bench_parse_size(optarg, "--seconds");
-		else if (c == 'r')
-			o->readers = (uint32_t)bench_parse_size(optarg, "--readers");
-		else if (c == 'S')
-			o->seed = bench_parse_size(optarg, "--seed");
-		else if (c == 'j')
-			o->json = optarg;
-		else if (c == 'k')
-			o->keep = true;
-		else if (c == 'P')
-			o->prepare_only = true;
-		else if (c == 'p')
-			o->prepared = true;
-		else
-			usage();
-	}
-	if (!o->dir || !o->memory_bytes || optind != argc || (o->prepare_only && o->prepared))
-		usage();
+	if (bench_options(argc, argv, options, usage) != argc)
+		bench_usage(usage);
+	if (!o->dir || !o->memory_bytes || (o->prepare_only && o->prepared))
+		bench_usage(usage);
 	if (!o->seconds && !o->prepare_only)
-		usage();
+		bench_usage(usage);
 	if (o->readers > MAX_READERS || o->seconds > 7 * 24 * 3600)
 		bench_die(0, "at most %d readers, at most a week", MAX_READERS);
 }

@@ -16,7 +16,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,42 +210,22 @@ static void run_sizes(struct run *r, FILE *text)
 
 /* ---- Command line ---- */
 
-static void usage(void)
-{
-	fprintf(stderr, "usage: synctest --dir DIR [--min 512] [--max 262144] "
-			"[--sync-command CMD] [--json FILE]\n");
-	exit(2);
-}
+static const char usage[] = "synctest --dir DIR [--min 512] [--max 262144] "
+			    "[--sync-command CMD] [--json FILE]";
 
 static void parse(int argc, char **argv, struct options *o)
 {
-	static const struct option longs[] = {
-		{"dir", required_argument, NULL, 'd'},
-		{"min", required_argument, NULL, 'm'},
-		{"max", required_argument, NULL, 'M'},
-		{"sync-command", required_argument, NULL, 's'},
-		{"json", required_argument, NULL, 'j'},
-		{NULL, 0, NULL, 0},
+	const struct bench_option options[] = {
+		{"dir", BENCH_TEXT, &o->dir},	{"min", BENCH_SIZE, &o->min},
+		{"max", BENCH_SIZE, &o->max},	{"sync-command", BENCH_TEXT, &o->sync_command},
+		{"json", BENCH_TEXT, &o->json}, {NULL, BENCH_FLAG, NULL},
 	};
-	int c;
 
 	*o = (struct options){.min = 512, .max = 262144};
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		if (c == 'd')
-			o->dir = optarg;
-		else if (c == 'm')
-			o->min = bench_parse_size(optarg, "--min");
-		else if (c == 'M')
-			o->max = bench_parse_size(optarg, "--max");
-		else if (c == 's')
-			o->sync_command = optarg;
-		else if (c == 'j')
-			o->json = optarg;
-		else
-			usage();
-	}
-	if (!o->dir || !o->min || o->min > o->max || o->max > 100000000 || optind != argc)
-		usage();
+	if (bench_options(argc, argv, options, usage) != argc)
+		bench_usage(usage);
+	if (!o->dir || !o->min || o->min > o->max || o->max > 100000000)
+		bench_usage(usage);
 }
 
 int main(int argc, char **argv)

@@ -47,12 +47,21 @@ static uint32_t get_head(struct super_block *sb)
 	return ino;
 }
 
-static void link_in_memory_locked(struct inode *inode)
+/* Where an entry is. */
+enum orphan_place { LIST_HEAD_ENTRY, LIST_END_ENTRY, FILE_ENTRY };
+
+/* idx: the slot of a FILE_ENTRY. */
+static void link_in_memory_locked(struct inode *inode, enum orphan_place place, uint32_t idx)
 {
-	mutex_assert_held(&inode->i_sb->s_orphan_lock);
-	TAILQ_INSERT_HEAD(&inode->i_sb->s_orphans, inode, i_orphan);
+	struct super_block *sb = inode->i_sb;
+
+	mutex_assert_held(&sb->s_orphan_lock);
+	if (place == LIST_HEAD_ENTRY)
+		TAILQ_INSERT_HEAD(&sb->s_orphans, inode, i_orphan);
+	else if (place == LIST_END_ENTRY)
+		TAILQ_INSERT_TAIL(&sb->s_orphans, inode, i_orphan);
 	inode->i_on_orphan = true;
-	inode->i_orphan_idx = UINT32_MAX;
+	inode->i_orphan_idx = place == FILE_ENTRY ? idx : UINT32_MAX;
 }
 
 static int list_add(handle_t *handle, struct inode *inode)
@@ -69,7 +78,7 @@ static int list_add(handle_t *handle, struct inode *inode)
 	if (err == 0)
 		err = put_head(handle, sb, inode->i_ino);
 	if (err == 0)
-		link_in_memory_locked(inode);
+		link_in_memory_locked(inode, LIST_HEAD_ENTRY, 0);
 	else
 		inode->i_dtime = 0;
 	mutex_unlock(&sb->s_orphan_lock);
@@ -173,7 +182,7 @@ static bool can_truncate(const struct inode *inode)
 }
 
 /* The inode that an entry names, with a reference. */
-static struct inode *get_orphan(struct super_block *sb, uint32_t ino)
+static struct inode *named_inode(struct super_block *sb, uint32_t ino)
 {
 	struct inode *inode;
 	int used = ext4_valid_dir_ino(sb, ino) ? ext4_inode_in_use(sb, ino) : 0;
@@ -191,6 +200,39 @@ static struct inode *get_orphan(struct super_block *sb, uint32_t ino)
 	ext4_error(sb, ino, "orphan that can neither be deleted nor truncated");
 	iput(inode);
 	return ERR_PTR(-EFSCORRUPTED);
+}
+
+/* An entry that leads nowhere: it is dropped, and what it stood for is e2fsck's work. */
+static bool is_bad_entry(const struct inode *inode)
+{
+	return IS_ERR(inode) && (PTR_ERR(inode) == -EFSCORRUPTED || PTR_ERR(inode) == -EFSBADCRC);
+}
+
+/* False: it is known already. */
+static bool make_known(struct inode *inode, enum orphan_place place, uint32_t idx)
+{
+	bool fresh;
+
+	mutex_lock(&inode->i_sb->s_orphan_lock);
+	fresh = !inode->i_on_orphan;
+	if (fresh)
+		link_in_memory_locked(inode, place, idx);
+	mutex_unlock(&inode->i_sb->s_orphan_lock);
+	return fresh;
+}
+
+/* The inode of an entry, known from now on, with a reference. One that is known already is an error: a list would have no end. */
+static struct inode *take_entry(struct super_block *sb, uint32_t ino, enum orphan_place place,
+				uint32_t idx)
+{
+	struct inode *inode = named_inode(sb, ino);
+
+	if (IS_ERR(inode) || make_known(inode, place, idx))
+		return inode;
+	iput(inode);
+	return ERR_PTR(ext4_error(sb, ino,
+				  place == FILE_ENTRY ? "twice in the orphan file"
+						      : "loop in the orphan list"));
 }
 
 static int take_off(struct inode *inode)
@@ -247,23 +289,12 @@ static void check_next(struct inode *inode)
 
 static int process_head(struct super_block *sb, uint32_t ino)
 {
-	struct inode *inode = get_orphan(sb, ino);
+	struct inode *inode = take_entry(sb, ino, LIST_HEAD_ENTRY, 0);
 
-	/* What it was the head of cannot be found any more: e2fsck's work. */
-	if (IS_ERR(inode) && (PTR_ERR(inode) == -EFSCORRUPTED || PTR_ERR(inode) == -EFSBADCRC))
+	if (is_bad_entry(inode))
 		return clear_list(sb);
 	if (IS_ERR(inode))
 		return PTR_ERR(inode);
-	mutex_lock(&sb->s_orphan_lock);
-	/* A list that comes back to an inode that is being handled has no end. */
-	if (inode->i_on_orphan) {
-		mutex_unlock(&sb->s_orphan_lock);
-		iput(inode);
-		ext4_error(sb, ino, "loop in the orphan list");
-		return clear_list(sb);
-	}
-	link_in_memory_locked(inode);
-	mutex_unlock(&sb->s_orphan_lock);
 	check_next(inode);
 	return ext4_orphan_process(inode);
 }
@@ -297,45 +328,15 @@ static int clear_slot(struct super_block *sb, uint32_t idx)
 
 static int process_slot(struct super_block *sb, uint32_t ino, uint32_t idx, void *unused)
 {
-	struct inode *inode = get_orphan(sb, ino);
+	struct inode *inode = take_entry(sb, ino, FILE_ENTRY, idx);
 
 	(void)unused;
-	if (IS_ERR(inode) && (PTR_ERR(inode) == -EFSCORRUPTED || PTR_ERR(inode) == -EFSBADCRC))
+	if (is_bad_entry(inode))
 		return clear_slot(sb, idx);
-	if (IS_ERR(inode))
-		return PTR_ERR(inode);
-	mutex_lock(&sb->s_orphan_lock);
-	if (inode->i_on_orphan) {
-		mutex_unlock(&sb->s_orphan_lock);
-		iput(inode);
-		ext4_error(sb, ino, "twice in the orphan file");
-		return clear_slot(sb, idx);
-	}
-	inode->i_on_orphan = true;
-	inode->i_orphan_idx = idx;
-	mutex_unlock(&sb->s_orphan_lock);
-	return ext4_orphan_process(inode);
+	return IS_ERR(inode) ? PTR_ERR(inode) : ext4_orphan_process(inode);
 }
 
 /* ---- Orphans known before they are processed ---- */
-
-/* False: it is known already. idx UINT32_MAX: at the end of the list. */
-static bool make_known(struct inode *inode, uint32_t idx)
-{
-	struct super_block *sb = inode->i_sb;
-	bool fresh;
-
-	mutex_lock(&sb->s_orphan_lock);
-	fresh = !inode->i_on_orphan;
-	if (fresh) {
-		if (idx == UINT32_MAX)
-			TAILQ_INSERT_TAIL(&sb->s_orphans, inode, i_orphan);
-		inode->i_on_orphan = true;
-		inode->i_orphan_idx = idx;
-	}
-	mutex_unlock(&sb->s_orphan_lock);
-	return fresh;
-}
 
 /* What cannot be used is left for the cleanup to complain about. */
 static int know_list(struct super_block *sb, const struct ext4_orphan_taker *taker)
@@ -344,14 +345,10 @@ static int know_list(struct super_block *sb, const struct ext4_orphan_taker *tak
 	int err = 0;
 
 	for (uint32_t n = 0; ino != 0 && n < sb->s_inodes_count && err == 0; n++) {
-		struct inode *inode = get_orphan(sb, ino);
+		struct inode *inode = take_entry(sb, ino, LIST_END_ENTRY, 0);
 
 		if (IS_ERR(inode))
 			return PTR_ERR(inode);
-		if (!make_known(inode, UINT32_MAX)) {
-			iput(inode);
-			return ext4_error(sb, ino, "loop in the orphan list");
-		}
 		check_next(inode);
 		ino = inode->i_dtime;
 		err = taker->ot_fn(taker->ot_arg, inode);
@@ -362,14 +359,10 @@ static int know_list(struct super_block *sb, const struct ext4_orphan_taker *tak
 static int know_slot(struct super_block *sb, uint32_t ino, uint32_t idx, void *arg)
 {
 	const struct ext4_orphan_taker *taker = arg;
-	struct inode *inode = get_orphan(sb, ino);
+	struct inode *inode = take_entry(sb, ino, FILE_ENTRY, idx);
 
 	if (IS_ERR(inode))
 		return PTR_ERR(inode);
-	if (!make_known(inode, idx)) {
-		iput(inode);
-		return ext4_error(sb, ino, "twice in the orphan file");
-	}
 	return taker->ot_fn(taker->ot_arg, inode);
 }
 

@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -20,6 +21,8 @@
 #include <unistd.h>
 
 #include "bench/lib/benchlib.h"
+
+#define MAX_OPTIONS 16u
 
 uint64_t bench_now_ns(void)
 {
@@ -143,6 +146,62 @@ uint64_t bench_parse_size(const char *text, const char *what)
 		bench_die(0, "%s: '%s' is not a size (K, M, G, T are known)", what, text);
 	return v << (10 * (u - units + 1));
 }
+
+/* ---- Command line ---- */
+
+void bench_usage(const char *usage)
+{
+	fprintf(stderr, "usage: %s\n", usage);
+	exit(2);
+}
+
+static void set_option(const struct bench_option *o, const char *text)
+{
+	uint64_t v;
+
+	switch (o->kind) {
+	case BENCH_FLAG:
+		*(bool *)o->to = true;
+		break;
+	case BENCH_TEXT:
+		*(const char **)o->to = text;
+		break;
+	case BENCH_SIZE:
+		*(uint64_t *)o->to = bench_parse_size(text, o->name);
+		break;
+	case BENCH_COUNT:
+		v = bench_parse_size(text, o->name);
+		if (v > UINT32_MAX)
+			bench_die(0, "%s: %s is too large", o->name, text);
+		*(uint32_t *)o->to = (uint32_t)v;
+		break;
+	case BENCH_REAL:
+		*(double *)o->to = strtod(text, NULL);
+		break;
+	}
+}
+
+int bench_options(int argc, char **argv, const struct bench_option *options, const char *usage)
+{
+	struct option longs[MAX_OPTIONS + 1] = {{.name = NULL}};
+	int index;
+	int c;
+
+	for (unsigned i = 0; options[i].name; i++) {
+		if (i == MAX_OPTIONS)
+			bench_die(0, "too many options");
+		longs[i].name = options[i].name;
+		longs[i].has_arg = options[i].kind == BENCH_FLAG ? no_argument : required_argument;
+	}
+	while ((c = getopt_long(argc, argv, "", longs, &index)) != -1) {
+		if (c != 0)
+			bench_usage(usage);
+		set_option(&options[index], optarg);
+	}
+	return optind;
+}
+
+/* ---- JSON ---- */
 
 void bench_json_string(FILE *f, const char *s)
 {

@@ -41,6 +41,17 @@ void bench_stats_json(FILE *f, const struct bench_stats *st);
 
 /* Parses "512", "64K", "3M", "2G"; dies if it is none. `what` names it in the complaint. */
 uint64_t bench_parse_size(const char *text, const char *what);
+
+/* An option of the command line: --NAME, and where its value goes. */
+struct bench_option {
+	const char *name; /* NULL ends the list */
+	enum { BENCH_FLAG, BENCH_TEXT, BENCH_SIZE, BENCH_COUNT, BENCH_REAL } kind;
+	void *to; /* bool, const char *, uint64_t, uint32_t, double */
+};
+/* Sets what the command line gives, and dies with `usage` on anything else. The index of the first argument that is no option. */
+int bench_options(int argc, char **argv, const struct bench_option *options, const char *usage);
+/* Prints `usage` to stderr and exits with 2. */
+void bench_usage(const char *usage) __attribute__((noreturn));
 /* Writes s with quotes and escapes. */
 void bench_json_string(FILE *f, const char *s);
 /*

@@ -16,7 +16,6 @@
  * wanted section goes through.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -309,10 +308,13 @@ static void list_cases(void)
 		printf("%-9s %s\n", all_cases[i]->mc_name, all_cases[i]->mc_about);
 }
 
-static void parse_sizes(struct options *o, char *text)
+static void parse_sizes(struct options *o, const char *list)
 {
+	char *text = strdup(list);
 	char *rest = text;
 
+	if (!text)
+		bench_die(ENOMEM, "--sizes");
 	while (rest) {
 		const char *one = strsep(&rest, ",");
 
@@ -322,55 +324,39 @@ static void parse_sizes(struct options *o, char *text)
 		if (o->sizes[o->nsizes++] < 2)
 			bench_die(0, "--sizes: from 2 on");
 	}
+	free(text);
 }
 
-static void usage(void)
-{
-	fprintf(stderr, "usage: micro [CASE...] [--sizes N,N,... | --max N] [--callgrind] "
-			"[--check RATIO] [--json FILE] [--list]\n");
-	exit(2);
-}
+static const char usage[] = "micro [CASE...] [--sizes N,N,... | --max N] [--callgrind] "
+			    "[--check RATIO] [--json FILE] [--list]";
 
 static void parse(int argc, char **argv, struct options *o)
 {
-	static const struct option longs[] = {
-		{"sizes", required_argument, NULL, 's'},
-		{"max", required_argument, NULL, 'm'},
-		{"callgrind", no_argument, NULL, 'c'},
-		{"check", required_argument, NULL, 'k'},
-		{"json", required_argument, NULL, 'j'},
-		{"list", no_argument, NULL, 'l'},
-		{"run", required_argument, NULL, 'r'},
-		{"section", required_argument, NULL, 'S'},
-		{NULL, 0, NULL, 0},
+	const char *sizes = NULL;
+	bool list = false;
+	const struct bench_option options[] = {
+		{"sizes", BENCH_TEXT, &sizes},
+		{"max", BENCH_SIZE, &o->max},
+		{"callgrind", BENCH_FLAG, &o->callgrind},
+		{"check", BENCH_REAL, &o->check},
+		{"json", BENCH_TEXT, &o->json},
+		{"list", BENCH_FLAG, &list},
+		{"run", BENCH_TEXT, &o->run},
+		{"section", BENCH_TEXT, &o->section},
+		{NULL, BENCH_FLAG, NULL},
 	};
-	int c;
+	int first = bench_options(argc, argv, options, usage);
 
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		if (c == 's')
-			parse_sizes(o, optarg);
-		else if (c == 'm')
-			o->max = bench_parse_size(optarg, "--max");
-		else if (c == 'c')
-			o->callgrind = true;
-		else if (c == 'k')
-			o->check = strtod(optarg, NULL);
-		else if (c == 'j')
-			o->json = optarg;
-		else if (c == 'r')
-			o->run = optarg;
-		else if (c == 'S')
-			o->section = optarg;
-		else if (c == 'l') {
-			list_cases();
-			exit(0);
-		} else
-			usage();
+	if (list) {
+		list_cases();
+		exit(0);
 	}
-	for (; optind < argc; optind++) {
+	if (sizes)
+		parse_sizes(o, sizes);
+	for (int i = first; i < argc; i++) {
 		if (o->ncases == MAX_CASES)
-			usage();
-		o->cases[o->ncases++] = find_case(argv[optind]);
+			bench_usage(usage);
+		o->cases[o->ncases++] = find_case(argv[i]);
 	}
 }
 

@@ -23,16 +23,39 @@ static void name_of(char *buf, const char *prefix, unsigned i)
 	snprintf(buf, 48, "%s%u", prefix, i);
 }
 
+static void make_files(struct sim *m, const char *prefix, uint32_t *ids, unsigned n)
+{
+	char name[48];
+
+	for (unsigned i = 0; i < n; i++) {
+		name_of(name, prefix, i);
+		ids[i] = sim_create(m, ORACLE_ROOT, name, OK_FILE);
+	}
+}
+
+/* The name goes, and the file with it. */
+static void remove_file(struct sim *m, uint32_t dir, const char *name, uint32_t *id)
+{
+	sim_unlink(m, dir, name);
+	sim_close(m, *id);
+	*id = 0;
+}
+
+/* What may come after any change of a file: an fsync of either kind, and time. */
+static void maybe_sync(struct sim *m, uint32_t id, unsigned fsync_one_in, unsigned tick_one_in)
+{
+	if (one_in(m, fsync_one_in))
+		sim_fsync(m, id, one_in(m, 2));
+	if (one_in(m, tick_one_in))
+		sim_tick(m);
+}
+
 /* Files are made and grow by odd pieces, with fsync now and then. */
 static void run_append(struct sim *m)
 {
 	uint32_t ids[4];
-	char name[48];
 
-	for (unsigned i = 0; i < 4; i++) {
-		name_of(name, "f", i);
-		ids[i] = sim_create(m, ORACLE_ROOT, name, OK_FILE);
-	}
+	make_files(m, "f", ids, 4);
 	for (unsigned i = 0; i < 60; i++) {
 		uint32_t id = ids[below(m, 4)];
 		uint64_t size;
@@ -40,10 +63,7 @@ static void run_append(struct sim *m)
 		oracle_content(m->m_oracle, id, &size);
 		if (size < ORACLE_MAX_FILE - 40000)
 			sim_append(m, id, 1 + below(m, one_in(m, 4) ? 30000 : 3000), 0);
-		if (one_in(m, 5))
-			sim_fsync(m, id, one_in(m, 2));
-		if (one_in(m, 6))
-			sim_tick(m);
+		maybe_sync(m, id, 5, 6);
 	}
 	for (unsigned i = 0; i < 4; i++)
 		sim_check(m, ids[i]);
@@ -126,10 +146,7 @@ static void run_truncate(struct sim *m)
 		else
 			sim_write(m, id, below(m, size + 1) % (ORACLE_MAX_FILE - 40000),
 				  1 + below(m, 12000), 0);
-		if (one_in(m, 4))
-			sim_fsync(m, id, one_in(m, 2));
-		if (one_in(m, 4))
-			sim_tick(m);
+		maybe_sync(m, id, 4, 4);
 	}
 	sim_check(m, id);
 }
@@ -148,10 +165,7 @@ static void run_fallocate(struct sim *m)
 			sim_fallocate(m, id, modes[below(m, 4)], pos, len);
 		else
 			sim_write(m, id, pos, len, 0);
-		if (one_in(m, 4))
-			sim_fsync(m, id, one_in(m, 2));
-		if (one_in(m, 4))
-			sim_tick(m);
+		maybe_sync(m, id, 4, 4);
 	}
 	sim_check(m, id);
 }
@@ -329,9 +343,7 @@ static void run_sync(struct sim *m)
 		if (!ids[slot]) {
 			ids[slot] = sim_create(m, dir, name, OK_FILE);
 		} else if (one_in(m, 8)) {
-			sim_unlink(m, dir, name);
-			sim_close(m, ids[slot]);
-			ids[slot] = 0;
+			remove_file(m, dir, name, &ids[slot]);
 		} else {
 			oracle_content(m->m_oracle, ids[slot], &size);
 			sim_write(m, ids[slot], below(m, size % 300000 + 1), 1 + below(m, 9000), 0);
@@ -361,9 +373,7 @@ static void run_full(struct sim *m)
 		}
 		oracle_content(m->m_oracle, ids[slot], &size);
 		if (size > ORACLE_MAX_FILE - 140000 || one_in(m, 9)) {
-			sim_unlink(m, ORACLE_ROOT, name);
-			sim_close(m, ids[slot]);
-			ids[slot] = 0;
+			remove_file(m, ORACLE_ROOT, name, &ids[slot]);
 			continue;
 		}
 		sim_append(m, ids[slot], 1 + below(m, 130000), 0);
@@ -486,9 +496,7 @@ static void busy_change(struct sim *m, struct busy *b, unsigned slot)
 	name_of(name, "b", slot);
 	switch (below(m, 8)) {
 	case 0:
-		sim_unlink(m, b->b_dir[slot % 2], name);
-		sim_close(m, id);
-		b->b_id[slot] = 0;
+		remove_file(m, b->b_dir[slot % 2], name, &b->b_id[slot]);
 		break;
 	case 1:
 		sim_truncate(m, id, below(m, size + 5000));
@@ -538,12 +546,8 @@ static void run_busy(struct sim *m)
 static void run_stream(struct sim *m)
 {
 	uint32_t ids[3];
-	char name[48];
 
-	for (unsigned i = 0; i < 3; i++) {
-		name_of(name, "s", i);
-		ids[i] = sim_create(m, ORACLE_ROOT, name, OK_FILE);
-	}
+	make_files(m, "s", ids, 3);
 	for (unsigned i = 0; i < 240; i++) {
 		uint32_t id = ids[below(m, 3)];
 		uint64_t size;

@@ -184,22 +184,22 @@ class Sqlite(Users):
 
     def step(self, run):
         n, m = self.size(self.ROWS), self.record.metric
-        insert = "insert into t(a,b) values({i},'{i} abcdefghijklmnopqrstuvwxyz');\n"
         for mode in ("delete", "wal"):
-            script = os.path.join(self.suite.work, f"{mode}.sql")
-            with open(script, "w", encoding="utf-8") as f:
-                f.write(f"pragma journal_mode={mode};\npragma synchronous=FULL;\ncreate table t(id integer primary key, a, b);\n")
-                f.writelines(insert.format(i=i) for i in range(n))
-            run.rate(m(mode, f"transactions, {mode.upper()}", "/s"), ["sh", "-c", f"sqlite3 {self.suite.mnt}/{mode}.db <{script}"], n)
-        script = os.path.join(self.suite.work, "bulk.sql")
-        with open(script, "w", encoding="utf-8") as f:
-            f.write("pragma synchronous=FULL;\ncreate table t(id integer primary key, a, b);\nbegin;\n")
-            f.writelines(insert.format(i=i) for i in range(n * 20))
-            f.write("commit;\n")
-        run.rate(m("bulk", "rows in one transaction", "/s"), ["sh", "-c", f"sqlite3 {self.suite.mnt}/bulk.db <{script}"], n * 20)
+            cmd = self.script(mode, f"pragma journal_mode={mode};\n", "", n)
+            run.rate(m(mode, f"transactions, {mode.upper()}", "/s"), cmd, n)
+        run.rate(m("bulk", "rows in one transaction", "/s"), self.script("bulk", "", "begin;\n", n * 20, "commit;\n"), n * 20)
         for mode in ("delete", "wal"):
             text = shell.run(["sqlite3", f"{self.suite.mnt}/{mode}.db", "pragma integrity_check; select count(*) from t;"], limit=60)[0].split()
             self.record.check("content", run.variant.system, run.variant.setting, run.round, text == ["ok", str(n)], " ".join(text))
+
+    def script(self, name, pragma, begin, rows, end=""):
+        """The command that makes a data base of `rows` insertions."""
+        path = os.path.join(self.suite.work, f"{name}.sql")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(f"{pragma}pragma synchronous=FULL;\ncreate table t(id integer primary key, a, b);\n{begin}")
+            f.writelines(f"insert into t(a,b) values({i},'{i} abcdefghijklmnopqrstuvwxyz');\n" for i in range(rows))
+            f.write(end)
+        return ["sh", "-c", f"sqlite3 {self.suite.mnt}/{name}.db <{path}"]
 
 
 class Dbench(Users):
