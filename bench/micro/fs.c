@@ -105,12 +105,17 @@ struct inode *micro_fs_file(struct micro_fs *f, unsigned number)
 	return inode;
 }
 
+void micro_fs_op(struct micro_fs *f)
+{
+	if (++f->mf_ops % OPS_OF_A_COMMIT == 0)
+		micro_must(jbd2_journal_force_commit(f->mf_sb->s_journal), "commit");
+}
+
 handle_t *micro_fs_start(struct micro_fs *f)
 {
 	handle_t *handle;
 
-	if (++f->mf_ops % OPS_OF_A_COMMIT == 0)
-		micro_must(jbd2_journal_force_commit(f->mf_sb->s_journal), "commit");
+	micro_fs_op(f);
 	handle = ext4_journal_start_sb(f->mf_sb, HT_MISC, CREDITS, 8);
 	if (IS_ERR(handle))
 		bench_die(-PTR_ERR(handle), "handle");

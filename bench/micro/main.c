@@ -51,7 +51,7 @@ struct options {
 
 static const struct micro_case *const all_cases[] = {
 	&micro_pages,	&micro_cache,	&micro_es,     &micro_es_clean,
-	&micro_extents, &micro_mballoc, &micro_commit,
+	&micro_extents, &micro_mballoc, &micro_commit, &micro_names,
 };
 #define NCASES (sizeof(all_cases) / sizeof(all_cases[0]))
 

@@ -28,7 +28,7 @@ struct micro_case {
 };
 
 extern const struct micro_case micro_pages, micro_cache, micro_es, micro_es_clean, micro_extents,
-	micro_mballoc, micro_commit;
+	micro_mballoc, micro_commit, micro_names;
 
 /* A file system in memory with the files f0, f1, mounted as in the daemon, but without threads. Dies when it cannot. */
 struct micro_fs {
@@ -37,7 +37,9 @@ struct micro_fs {
 };
 void micro_fs_open(struct micro_fs *f, uint64_t size_bytes, uint64_t cache_bytes);
 struct inode *micro_fs_file(struct micro_fs *f, unsigned number);
-/* An open handle with room for an operation; now and then the transaction is committed before, as time would do. */
+/* An operation comes: now and then the transaction is committed before, as time would do. */
+void micro_fs_op(struct micro_fs *f);
+/* The same, and an open handle with room for it. */
 handle_t *micro_fs_start(struct micro_fs *f);
 void micro_fs_stop(handle_t *handle);
 
