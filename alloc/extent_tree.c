@@ -389,6 +389,17 @@ static int for_each_leaf(struct inode *inode, void (*fn)(struct ext4_ext_path *p
 	return 0;
 }
 
+/* A checksum that is still to be set cannot be wrong. */
+static bool csum_is_good(struct inode *inode, struct buffer_head *bh)
+{
+	bool good;
+
+	lock_buffer(bh);
+	good = bh->b_seal != NULL || ext4_extent_block_csum_ok(inode, bh->b_data);
+	unlock_buffer(bh);
+	return good;
+}
+
 struct check_state {
 	struct inode *cs_inode;
 	const char *cs_why;
@@ -409,8 +420,7 @@ static void check_path(struct ext4_ext_path *path, void *arg)
 			lo = le32_to_cpu(ext4_ext_idx(parent->n_hdr, parent->n_pos)->ei_block);
 		why = ext4_ext_check_node(cs->cs_inode, node->n_hdr, size,
 					  (unsigned)(path->p_depth - i), lo, node->n_end);
-		if (why == NULL && node->n_bh != NULL &&
-		    !ext4_extent_block_csum_ok(cs->cs_inode, node->n_bh->b_data))
+		if (why == NULL && node->n_bh != NULL && !csum_is_good(cs->cs_inode, node->n_bh))
 			why = "bad checksum";
 		if (why != NULL)
 			cs->cs_why = why;

@@ -9,7 +9,7 @@
  * Every step first gets all it can fail to get (blocks, write access, memory) and then changes the nodes, so a failure finds the tree whole.
  *
  * Invariants: (1) the key of an index entry is the first key of its child; (2) only the root may be empty; (3) a node is changed under its buffer lock
- * (the root under i_lock), its checksum is right when the lock is dropped, and it is declared dirty after that.
+ * (the root under i_lock), its checksum is due from then on, and it is declared dirty after that.
  * Locking: i_data_sem for write. At most one buffer lock is held.
  */
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static void node_unlock(struct inode *inode, struct ext4_ext_node *node)
 		mutex_unlock(&inode->i_lock);
 		return;
 	}
-	ext4_extent_block_csum_set(inode, node->n_bh->b_data);
+	ext4_extent_block_csum_later(inode, node->n_bh);
 	unlock_buffer(node->n_bh);
 }
 
@@ -152,7 +152,7 @@ static void fill_node(struct inode *inode, struct buffer_head *bh, unsigned dept
 	hdr->eh_max = cpu_to_le16((uint16_t)ext4_ext_space_block(inode->i_sb));
 	hdr->eh_depth = cpu_to_le16((uint16_t)depth);
 	memcpy(hdr + 1, entries, n * sizeof(*entries));
-	ext4_extent_block_csum_set(inode, bh->b_data);
+	ext4_extent_block_csum_later(inode, bh);
 	bh_set(bh, BH_UPTODATE | BH_VERIFIED);
 	unlock_buffer(bh);
 }

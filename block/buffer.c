@@ -170,6 +170,7 @@ static struct buffer_head *alloc_buffer(struct bh_cache *c, uint64_t blocknr)
 	bh->b_blocknr = blocknr;
 	bh->b_hash_next = NULL;
 	bh->b_journal_head = NULL;
+	bh->b_seal = NULL;
 	atomic_store_explicit(&bh->b_state, 0, memory_order_relaxed);
 	atomic_store_explicit(&bh->b_count, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->c_bytes, bh->b_size, memory_order_relaxed);

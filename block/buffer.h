@@ -36,6 +36,9 @@ struct buffer_head {
 	struct mutex
 		b_lock; /* content lock: readers that need a stable picture, and every modifier; never held over I/O */
 	void *b_journal_head; /* [journal] owned by journal/ */
+	/* [b_lock] What the content says of itself, its checksum, is still to be set. NULL: it is right. As the kernel's frozen triggers of jbd2. */
+	void (*b_seal)(struct buffer_head *bh);
+	uint32_t b_seal_seed, b_seal_at; /* [b_lock] for b_seal */
 	/* cache internals */
 	struct buffer_head *b_hash_next;	     /* [bh cache] */
 	struct buffer_head *b_lru_prev, *b_lru_next; /* [bh cache] */
@@ -84,6 +87,30 @@ static inline void lock_buffer(struct buffer_head *bh)
 static inline void unlock_buffer(struct buffer_head *bh)
 {
 	mutex_unlock(&bh->b_lock);
+}
+
+/*
+ * The content was changed: seal() sets its checksum, for which it finds its arguments in the buffer, before the content is copied the next
+ * time. Any number of changes costs one checksum so. lock_buffer held.
+ */
+static inline void bh_seal_later(struct buffer_head *bh, void (*seal)(struct buffer_head *bh),
+				 uint32_t seed, uint32_t at)
+{
+	mutex_assert_held(&bh->b_lock);
+	bh->b_seal = seal;
+	bh->b_seal_seed = seed;
+	bh->b_seal_at = at;
+}
+/* Whoever copies the content for the device calls this first. lock_buffer held. */
+static inline void bh_seal(struct buffer_head *bh)
+{
+	void (*seal)(struct buffer_head *) = bh->b_seal;
+
+	mutex_assert_held(&bh->b_lock);
+	if (seal == NULL)
+		return;
+	bh->b_seal = NULL;
+	seal(bh);
 }
 
 /*

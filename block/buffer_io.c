@@ -389,6 +389,7 @@ static void window_copy(struct write_window *ww, struct buffer_head *bh, unsigne
 	}
 	lock_buffer(bh);
 	bh_clear(bh, BH_DIRTY);
+	bh_seal(bh);
 	memcpy(copy, bh->b_data, block_bytes);
 	unlock_buffer(bh);
 }

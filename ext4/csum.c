@@ -9,7 +9,8 @@
  *
  * Invariants: (1) no function here trusts a length that the disk supplies without a bound: a tail
  * that would lie outside the block is a mismatch. (2) The hash's signedness comes from the
- * superblock (ext4/geometry.c), never from the host's char.
+ * superblock (ext4/geometry.c), never from the host's char. (3) Blocks that change often, of extents and directories, get
+ * their checksum when the journal copies them (b_seal), not at each change; nothing verifies a block in memory again.
  * Locking: the callers hold the buffer's lock.
  */
 #include <ext2fs/ext2fs.h>
@@ -255,14 +256,14 @@ void ext4_raw_inode_csum_set(struct inode *inode, struct ext2_inode_large *raw)
 /* ---- Blocks of an inode ---- */
 
 /* Where the tail of an extent block is, or 0 if eh_max is too large to leave room for one. */
-static size_t extent_tail(const struct super_block *sb, const uint8_t *data)
+static size_t extent_tail(uint32_t block_bytes, const uint8_t *data)
 {
 	uint16_t max;
 	size_t at;
 
 	memcpy(&max, data + offsetof(struct ext3_extent_header, eh_max), sizeof(max));
 	at = EXT4_EXTENT_SIZE + (size_t)EXT4_EXTENT_SIZE * le16_to_cpu(max);
-	return at + sizeof(struct ext3_extent_tail) <= sb->s_blocksize ? at : 0;
+	return at + sizeof(struct ext3_extent_tail) <= block_bytes ? at : 0;
 }
 
 bool ext4_extent_csum_ok_seed(const struct super_block *sb, uint32_t seed, const uint8_t *data)
@@ -272,7 +273,7 @@ bool ext4_extent_csum_ok_seed(const struct super_block *sb, uint32_t seed, const
 
 	if (!ext4_has_metadata_csum(sb))
 		return true;
-	at = extent_tail(sb, data);
+	at = extent_tail(sb->s_blocksize, data);
 	if (at == 0)
 		return false;
 	memcpy(&stored, data + at, sizeof(stored));
@@ -284,28 +285,42 @@ bool ext4_extent_block_csum_ok(struct inode *inode, const uint8_t *data)
 	return ext4_extent_csum_ok_seed(inode->i_sb, inode->i_csum_seed, data);
 }
 
-void ext4_extent_block_csum_set(struct inode *inode, uint8_t *data)
+static void extent_csum_put(uint32_t seed, uint8_t *data, uint32_t block_bytes)
 {
+	size_t at = extent_tail(block_bytes, data);
 	uint32_t csum;
-	size_t at;
 
-	if (!ext4_has_metadata_csum(inode->i_sb))
-		return;
-	at = extent_tail(inode->i_sb, data);
 	if (at == 0)
 		return;
-	csum = cpu_to_le32(crc32c(inode->i_csum_seed, data, at));
+	csum = cpu_to_le32(crc32c(seed, data, at));
 	memcpy(data + at, &csum, sizeof(csum));
 }
 
-static size_t dirblock_tail(const struct inode *dir)
+void ext4_extent_block_csum_set(struct inode *inode, uint8_t *data)
 {
-	return dir->i_sb->s_blocksize - sizeof(struct ext2_dir_entry_tail);
+	if (ext4_has_metadata_csum(inode->i_sb))
+		extent_csum_put(inode->i_csum_seed, data, inode->i_sb->s_blocksize);
+}
+
+static void seal_extent(struct buffer_head *bh)
+{
+	extent_csum_put(bh->b_seal_seed, bh->b_data, bh->b_size);
+}
+
+void ext4_extent_block_csum_later(struct inode *inode, struct buffer_head *bh)
+{
+	if (ext4_has_metadata_csum(inode->i_sb))
+		bh_seal_later(bh, seal_extent, inode->i_csum_seed, 0);
+}
+
+static size_t dirblock_tail(uint32_t block_bytes)
+{
+	return block_bytes - sizeof(struct ext2_dir_entry_tail);
 }
 
 bool ext4_dirblock_csum_ok(struct inode *dir, const uint8_t *data)
 {
-	const size_t at = dirblock_tail(dir);
+	const size_t at = dirblock_tail(dir->i_sb->s_blocksize);
 	struct ext2_dir_entry_tail tail;
 
 	if (!ext4_has_metadata_csum(dir->i_sb))
@@ -316,35 +331,49 @@ bool ext4_dirblock_csum_ok(struct inode *dir, const uint8_t *data)
 	       le32_to_cpu(tail.det_checksum) == crc32c(dir->i_csum_seed, data, at);
 }
 
-void ext4_dirblock_csum_set(struct inode *dir, uint8_t *data)
+static void dirblock_csum_put(uint32_t seed, uint8_t *data, uint32_t block_bytes)
 {
-	const size_t at = dirblock_tail(dir);
+	const size_t at = dirblock_tail(block_bytes);
 	struct ext2_dir_entry_tail tail = {
 		.det_rec_len = cpu_to_le16(sizeof(tail)),
 		.det_reserved_name_len = cpu_to_le16(EXT2_DIR_NAME_LEN_CSUM),
 	};
 
-	if (!ext4_has_metadata_csum(dir->i_sb))
-		return;
-	tail.det_checksum = cpu_to_le32(crc32c(dir->i_csum_seed, data, at));
+	tail.det_checksum = cpu_to_le32(crc32c(seed, data, at));
 	memcpy(data + at, &tail, sizeof(tail));
 }
 
+void ext4_dirblock_csum_set(struct inode *dir, uint8_t *data)
+{
+	if (ext4_has_metadata_csum(dir->i_sb))
+		dirblock_csum_put(dir->i_csum_seed, data, dir->i_sb->s_blocksize);
+}
+
+static void seal_dirblock(struct buffer_head *bh)
+{
+	dirblock_csum_put(bh->b_seal_seed, bh->b_data, bh->b_size);
+}
+
+void ext4_dirblock_csum_later(struct inode *dir, struct buffer_head *bh)
+{
+	if (ext4_has_metadata_csum(dir->i_sb))
+		bh_seal_later(bh, seal_dirblock, dir->i_csum_seed, 0);
+}
+
 /* The tail of an htree block, or 0 if it would not lie in the block. */
-static size_t dx_tail(const struct inode *dir, unsigned count_offset, unsigned count,
-		      unsigned limit)
+static size_t dx_tail(uint32_t block_bytes, unsigned count_offset, unsigned count, unsigned limit)
 {
 	uint64_t at = count_offset + (uint64_t)limit * sizeof(struct ext2_dx_entry);
 
-	if (count > limit || at + sizeof(struct ext2_dx_tail) > dir->i_sb->s_blocksize)
+	if (count > limit || at + sizeof(struct ext2_dx_tail) > block_bytes)
 		return 0;
 	return (size_t)at;
 }
 
-static uint32_t dx_csum(const struct inode *dir, const uint8_t *data, size_t used, size_t tail)
+static uint32_t dx_csum(uint32_t seed, const uint8_t *data, size_t used, size_t tail)
 {
 	const uint32_t zero = 0;
-	uint32_t crc = crc32c(dir->i_csum_seed, data, used);
+	uint32_t crc = crc32c(seed, data, used);
 
 	crc = crc32c(crc, data + tail, offsetof(struct ext2_dx_tail, dt_checksum));
 	return crc32c(crc, &zero, sizeof(zero));
@@ -358,28 +387,46 @@ bool ext4_dx_csum_ok(struct inode *dir, const uint8_t *data, unsigned count_offs
 
 	if (!ext4_has_metadata_csum(dir->i_sb))
 		return true;
-	at = dx_tail(dir, count_offset, count, limit);
+	at = dx_tail(dir->i_sb->s_blocksize, count_offset, count, limit);
 	if (at == 0)
 		return false;
 	memcpy(&tail, data + at, sizeof(tail));
 	return le32_to_cpu(tail.dt_checksum) ==
-	       dx_csum(dir, data, count_offset + count * sizeof(struct ext2_dx_entry), at);
+	       dx_csum(dir->i_csum_seed, data, count_offset + count * sizeof(struct ext2_dx_entry),
+		       at);
 }
 
-void ext4_dx_csum_set(struct inode *dir, uint8_t *data, unsigned count_offset, unsigned count,
-		      unsigned limit)
+/* The block's own count and limit, at count_offset, were checked when it was read. */
+static void dx_csum_put(uint32_t seed, uint8_t *data, uint32_t block_bytes, unsigned count_offset)
 {
+	struct ext2_dx_countlimit cl;
 	uint32_t csum;
-	size_t at;
+	size_t used, at;
 
-	if (!ext4_has_metadata_csum(dir->i_sb))
-		return;
-	at = dx_tail(dir, count_offset, count, limit);
+	memcpy(&cl, data + count_offset, sizeof(cl));
+	at = dx_tail(block_bytes, count_offset, le16_to_cpu(cl.count), le16_to_cpu(cl.limit));
 	if (at == 0)
 		return;
-	csum = cpu_to_le32(
-		dx_csum(dir, data, count_offset + count * sizeof(struct ext2_dx_entry), at));
+	used = count_offset + le16_to_cpu(cl.count) * sizeof(struct ext2_dx_entry);
+	csum = cpu_to_le32(dx_csum(seed, data, used, at));
 	memcpy(data + at + offsetof(struct ext2_dx_tail, dt_checksum), &csum, sizeof(csum));
+}
+
+void ext4_dx_csum_set(struct inode *dir, uint8_t *data, unsigned count_offset)
+{
+	if (ext4_has_metadata_csum(dir->i_sb))
+		dx_csum_put(dir->i_csum_seed, data, dir->i_sb->s_blocksize, count_offset);
+}
+
+static void seal_dx(struct buffer_head *bh)
+{
+	dx_csum_put(bh->b_seal_seed, bh->b_data, bh->b_size, bh->b_seal_at);
+}
+
+void ext4_dx_csum_later(struct inode *dir, struct buffer_head *bh, unsigned count_offset)
+{
+	if (ext4_has_metadata_csum(dir->i_sb))
+		bh_seal_later(bh, seal_dx, dir->i_csum_seed, count_offset);
 }
 
 /* ---- Blocks shared by inodes ---- */

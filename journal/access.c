@@ -10,7 +10,8 @@
  * Invariants: (1) a buffer that belongs to the running transaction is never written home from its
  * live content. (2) b_frozen_data exists only while b_transaction is committing and not b_logged,
  * and then b_next_transaction is set. (3) b_modified says whether the newest transaction of the buffer has
- * paid a credit for it. (4) A journal_head without a transaction does not exist outside the locks.
+ * paid a credit for it. (4) A journal_head without a transaction does not exist outside the locks. (5) Every copy of a
+ * buffer's content is taken with its seal set (bh_seal), frozen ones too: a frozen copy goes to the log as it is.
  * Locking: b_state_lock is one of a fixed array of mutexes, chosen by the buffer's address: it
  * protects b_journal_head and what hangs on it. j_list_lock, taken inside, protects the lists.
  */
@@ -180,6 +181,7 @@ static void cancel_revoke(journal_t *j, transaction_t *t, uint64_t blocknr)
 /* Take the copy that must_freeze() asked for out of *copy. */
 static void freeze_locked(struct journal_head *jh, uint8_t **copy)
 {
+	bh_seal(jh->b_bh);
 	memcpy(*copy, jh->b_bh->b_data, jh->b_bh->b_size);
 	jh->b_frozen_data = *copy;
 	*copy = NULL;
@@ -248,7 +250,15 @@ int jbd2_journal_get_write_access(handle_t *h, struct buffer_head *bh)
 
 int jbd2_journal_get_create_access(handle_t *h, struct buffer_head *bh)
 {
-	return get_access(h, bh);
+	int err = get_access(h, bh);
+
+	if (err != 0)
+		return err;
+	/* What the block was before does not matter any more: no seal of that kind may be put on its new content. */
+	lock_buffer(bh);
+	bh->b_seal = NULL;
+	unlock_buffer(bh);
+	return 0;
 }
 
 int jbd2_journal_dirty_metadata(handle_t *h, struct buffer_head *bh)

@@ -261,6 +261,7 @@ static bool take_copy(journal_t *j, struct cp_copy *cc)
 		cc->cc_tid = jh->b_cp_transaction->t_tid;
 		jh->b_cp_writing = true;
 		mutex_unlock(&j->j_list_lock);
+		bh_seal(bh);
 		memcpy(cc->cc_data, bh->b_data, bh->b_size);
 		taken = true;
 	}

@@ -152,6 +152,8 @@ static void copy_buffer(journal_t *j, struct journal_head *jh, uint8_t *to)
 	lock_buffer(bh);
 	mutex_lock(lock);
 	frozen = jh->b_frozen_data;
+	if (frozen == NULL)
+		bh_seal(bh);
 	memcpy(to, frozen != NULL ? frozen : bh->b_data, j->j_block_bytes);
 	jh->b_frozen_data = NULL;
 	jh->b_logged = true;

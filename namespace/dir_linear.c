@@ -136,7 +136,7 @@ static int put_in_fit(handle_t *handle, struct inode *dir, struct dir_slot *slot
 	lock_buffer(bh);
 	ext4_dirent_put(bh->b_data, slot->ds_fit_offset, &slot->ds_scan, entry->dn_ino,
 			entry->dn_type);
-	ext4_dirblock_csum_set(dir, bh->b_data);
+	ext4_dirblock_csum_later(dir, bh);
 	unlock_buffer(bh);
 	return ext4_handle_dirty_metadata(handle, dir, bh);
 }
@@ -156,7 +156,7 @@ static int put_in_new_block(handle_t *handle, struct inode *dir, struct dir_slot
 	ext4_dirent_at(bh->b_data, 0)->rec_len = cpu_to_le16((uint16_t)ext4_dir_leaf_bytes(sb));
 	ext4_dir_init_tail(sb, bh->b_data);
 	ext4_dirent_put(bh->b_data, 0, &slot->ds_scan, entry->dn_ino, entry->dn_type);
-	ext4_dirblock_csum_set(dir, bh->b_data);
+	ext4_dirblock_csum_later(dir, bh);
 	unlock_buffer(bh);
 	err = ext4_handle_dirty_metadata(handle, dir, bh);
 	bh_put(bh);
@@ -225,7 +225,7 @@ int ext4_dir_remove(handle_t *handle, struct inode *dir, struct dir_slot *slot)
 		memset(de, 0, rec_len);
 		de->rec_len = cpu_to_le16((uint16_t)rec_len);
 	}
-	ext4_dirblock_csum_set(dir, bh->b_data);
+	ext4_dirblock_csum_later(dir, bh);
 	unlock_buffer(bh);
 	return ext4_handle_dirty_metadata(handle, dir, bh);
 }
@@ -243,7 +243,7 @@ int ext4_dir_replace(handle_t *handle, struct inode *dir, struct dir_slot *slot,
 	de = ext4_dirent_at(bh->b_data, slot->ds_scan.sc_offset);
 	de->inode = cpu_to_le32(entry->dn_ino);
 	de->file_type = entry->dn_type;
-	ext4_dirblock_csum_set(dir, bh->b_data);
+	ext4_dirblock_csum_later(dir, bh);
 	unlock_buffer(bh);
 	return ext4_handle_dirty_metadata(handle, dir, bh);
 }
@@ -269,7 +269,7 @@ int ext4_dir_init(handle_t *handle, struct inode *dir, uint32_t parent_ino)
 	ext4_dirent_put(bh->b_data, 0, &dot, dir->i_ino, type);
 	ext4_dirent_put(bh->b_data, 0, &dotdot, parent_ino, type);
 	ext4_dir_init_tail(sb, bh->b_data);
-	ext4_dirblock_csum_set(dir, bh->b_data);
+	ext4_dirblock_csum_later(dir, bh);
 	unlock_buffer(bh);
 	err = ext4_handle_dirty_metadata(handle, dir, bh);
 	bh_put(bh);
@@ -363,18 +363,14 @@ int ext4_dir_parent_set(handle_t *handle, struct inode *dir, struct buffer_head 
 {
 	uint8_t *data = bh->b_data;
 	unsigned dotdot;
-	unsigned count;
-	unsigned limit;
 
 	lock_buffer(bh);
 	dotdot = le16_to_cpu(ext4_dirent_at(data, 0)->rec_len);
 	ext4_dirent_at(data, dotdot)->inode = cpu_to_le32(parent_ino);
-	if (ext4_dir_indexed(dir)) {
-		ext4_dx_countlimit(data, DX_ROOT_ENTRIES, &count, &limit);
-		ext4_dx_csum_set(dir, data, DX_ROOT_ENTRIES, count, limit);
-	} else {
-		ext4_dirblock_csum_set(dir, data);
-	}
+	if (ext4_dir_indexed(dir))
+		ext4_dx_csum_later(dir, bh, DX_ROOT_ENTRIES);
+	else
+		ext4_dirblock_csum_later(dir, bh);
 	unlock_buffer(bh);
 	return ext4_handle_dirty_metadata(handle, dir, bh);
 }

@@ -8,8 +8,8 @@
  * a hostile file system can give one block two uses.
  *
  * Invariants: (1) no walk leaves the block: each step is at least 12 bytes, a multiple of 4, and ends within the limit.
- * (2) An entry is followed to its inode only if ext4_valid_dir_ino() holds. (3) After each change the block's checksum
- * is set under the same lock_buffer() as the change.
+ * (2) An entry is followed to its inode only if ext4_valid_dir_ino() holds. (3) Each change makes the block's checksum due,
+ * under the same lock_buffer().
  * Locking: i_rwsem of the directory; lock_buffer() around changes, since a commit may copy the block meanwhile.
  */
 #include "namespace/dir.h"

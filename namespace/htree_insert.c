@@ -51,7 +51,7 @@ static void store_block0(struct dx_frame *f, ext4_lblk_t block)
 	       sizeof(le));
 }
 
-/* Write count and limit, and set the checksum. lock_buffer held. */
+/* Write count and limit; the checksum is due. lock_buffer held. */
 static void seal_frame(struct inode *dir, struct dx_frame *f)
 {
 	struct ext2_dx_countlimit cl = {.limit = cpu_to_le16((uint16_t)f->f_limit),
@@ -59,7 +59,7 @@ static void seal_frame(struct inode *dir, struct dx_frame *f)
 
 	ASSERT_CMP(f->f_count, <=, f->f_limit);
 	memcpy(f->f_bh->b_data + f->f_entries, &cl, sizeof(cl));
-	ext4_dx_csum_set(dir, f->f_bh->b_data, f->f_entries, f->f_count, f->f_limit);
+	ext4_dx_csum_later(dir, f->f_bh, f->f_entries);
 }
 
 /* A new block becomes an empty node, seen through f. lock_buffer held. */
@@ -370,9 +370,17 @@ static int pack_and_put(handle_t *handle, struct inode *dir, struct buffer_head 
 	lock_buffer(bh);
 	pack_leaf(dir->i_sb, bh->b_data);
 	put_packed(dir, bh->b_data, scan, entry);
-	ext4_dirblock_csum_set(dir, bh->b_data);
+	ext4_dirblock_csum_later(dir, bh);
 	unlock_buffer(bh);
 	return ext4_handle_dirty_metadata(handle, dir, bh);
+}
+
+/* A new leaf has its content. */
+static void leaf_made(struct inode *dir, struct buffer_head *bh)
+{
+	lock_buffer(bh);
+	ext4_dirblock_csum_later(dir, bh);
+	unlock_buffer(bh);
 }
 
 /* Split the leaf bh that the path leads to and put the entry into the half where it belongs. */
@@ -409,9 +417,9 @@ static int split_leaf(handle_t *handle, struct inode *dir, struct dir_slot *slot
 		put_packed(dir, bh->b_data, &slot->ds_scan, entry);
 	else
 		put_packed(dir, upper->b_data, &slot->ds_scan, entry);
-	ext4_dirblock_csum_set(dir, upper->b_data);
-	ext4_dirblock_csum_set(dir, bh->b_data);
+	ext4_dirblock_csum_later(dir, bh);
 	unlock_buffer(bh);
+	leaf_made(dir, upper);
 	err = ext4_handle_dirty_metadata(handle, dir, upper);
 	if (err == 0)
 		err = ext4_handle_dirty_metadata(handle, dir, bh);
@@ -503,13 +511,13 @@ static int convert(handle_t *handle, struct inode *dir, struct buffer_head *bh,
 		return err;
 	lock_buffer(bh);
 	move_entries(sb, bh->b_data, leaf->b_data, map, 0);
-	ext4_dirblock_csum_set(dir, leaf->b_data);
 	bh_hold(bh);
 	path->p_frame[0].f_bh = bh;
 	path->p_depth = 1;
 	path->p_version = ext4_dx_default_version(sb);
 	init_root(dir, &path->p_frame[0], lblk);
 	unlock_buffer(bh);
+	leaf_made(dir, leaf);
 	dir->i_flags |= EXT2_INDEX_FL;
 	err = ext4_handle_dirty_metadata(handle, dir, leaf);
 	if (err == 0)

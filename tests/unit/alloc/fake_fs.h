@@ -297,6 +297,11 @@ void ext4_extent_block_csum_set(struct inode *inode, uint8_t *data)
 	memcpy(data + fake.sb.s_blocksize - 4, &csum, 4);
 }
 
+void ext4_extent_block_csum_later(struct inode *inode, struct buffer_head *bh)
+{
+	ext4_extent_block_csum_set(inode, bh->b_data);
+}
+
 /* ---- Allocator ---- */
 
 static inline void fake_group(ext4_fsblk_t block)

@@ -57,6 +57,7 @@ static void poke(struct inode *dir, ext4_lblk_t lblk, unsigned offset, const voi
 	ck_assert_ptr_nonnull(bh);
 	ck_assert_int_eq(ext4_journal_get_write_access(handle, bh), 0);
 	lock_buffer(bh);
+	bh_seal(bh); /* not over the damage */
 	memcpy(bh->b_data + offset, bytes, n);
 	if (fix == FIX_LEAF)
 		ext4_dirblock_csum_set(dir, bh->b_data);
@@ -66,7 +67,7 @@ static void poke(struct inode *dir, ext4_lblk_t lblk, unsigned offset, const voi
 
 		ext4_dx_countlimit(bh->b_data, entries, &count, &limit);
 		if (count <= limit && limit <= ext4_dx_node_limit(dir->i_sb))
-			ext4_dx_csum_set(dir, bh->b_data, entries, count, limit);
+			ext4_dx_csum_set(dir, bh->b_data, entries);
 	}
 	unlock_buffer(bh);
 	ck_assert_int_eq(ext4_handle_dirty_metadata(handle, dir, bh), 0);
