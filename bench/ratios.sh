@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # ext4d beside kernel ext4, fuse2fs and the raw device in one interleaved run on a loop device over a fully written file. Root.
-#   ratios.sh [--rounds N] [--mib N] [--peers ext4,fuse2fs,raw] [--creates "N ..."] [--only dd,creates,fsync,journal] [--awake]
-# Prints a table of medians and ratios; the null FUSE server (bench/nullfs.c) is measured for the creates.
+#   ratios.sh [--rounds N] [--mib N] [--peers ext4,fuse2fs,raw] [--creates "N ..."] [--only dd,creates,fsync,journal] [--awake] [--one-cpu]
+# Prints a table of medians and ratios; the null FUSE server (bench/nullfs.c) is measured for creates and dd of 8 KiB blocks.
 # --awake: a loop of the lowest priority on each CPU keeps an idle virtual CPU from being halted, for all systems alike: waking a halted one
 # can cost 100 us, and a FUSE request needs two wake-ups.
+# --one-cpu: clients, and the threads that answer their requests, stay on CPU 0, so that a request wakes no other CPU: ext4d by server_cpus=0,
+# fuse2fs and the null server whole; what else ext4d and the kernel have to do goes on where it likes.
 # fsync: appends of 8 KiB, each fsynced, by 1 and 4 threads. journal: changes of names with the journal and without it.
 . "$(dirname "$0")/lib.sh"
 rounds=5 mib=1024 peers=ext4,fuse2fs,raw creates="20000 262144" only=dd,creates,fsync,journal
-awake=0 seconds_of_fsync=5 files=20000 mkfs_extra=()
+awake=0 client=() options=() seconds_of_fsync=5 files=20000 mkfs_extra=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--rounds) rounds=$2; shift ;;
@@ -17,7 +19,8 @@ while [ $# -gt 0 ]; do
 	--creates) creates=$2; shift ;;
 	--only) only=$2; shift ;;
 	--awake) awake=1 ;;
-	*) sed -n '3,9p' "$0"; exit 2 ;;
+	--one-cpu) client=(taskset -c 0) options=(-o server_cpus=0) ;;
+	*) sed -n '3,11p' "$0"; exit 2 ;;
 	esac
 	shift
 done
@@ -40,7 +43,7 @@ fi
 seconds() { # seconds COMMAND...: wall seconds
 	local a b
 	a=$(date +%s%N)
-	"$@" >/dev/null 2>&1
+	"${client[@]}" "$@" >/dev/null 2>&1
 	b=$(date +%s%N)
 	echo $(((b - a) / 1000)) | awk '{ printf "%.6f", $1 / 1e6 }'
 }
@@ -61,8 +64,8 @@ mbs() { awk -v m="$mib" -v s="$1" 'BEGIN { printf "%.1f", m / s }'; }
 mount_again() {
 	case $1 in
 	ext4) mount -t ext4 "$loop" "$mnt" ;;
-	fuse2fs) fuse2fs -o rw,allow_other,default_permissions "$loop" "$mnt" >/dev/null 2>&1 ;;
-	ext4d) "$EXT4D" "$loop" "$mnt" ;;
+	fuse2fs) "${client[@]}" fuse2fs -o rw,allow_other,default_permissions "$loop" "$mnt" >/dev/null 2>&1 ;;
+	ext4d) "$EXT4D" "${options[@]}" "$loop" "$mnt" ;;
 	esac
 }
 mount_peer() {
@@ -91,7 +94,7 @@ run_creates() { # run_creates PEER
 		[ "$1" = fuse2fs ] && [ "$n" -gt 20000 ] && continue
 		mount_peer "$1"
 		mkdir "$mnt/d"
-		record "create_$n" "$1" "$("$BUILD/bench/bench_creates" "$mnt/d" "$n")"
+		record "create_$n" "$1" "$("${client[@]}" "$BUILD/bench/bench_creates" "$mnt/d" "$n")"
 		umount_peer "$1"
 	done
 }
@@ -99,7 +102,7 @@ run_fsync() { # run_fsync PEER
 	local n
 	for n in 1 4; do
 		mount_peer "$1"
-		record "fsync_8k_${n}_threads" "$1" "$("$BUILD/bench/bench_fsyncs" --dir "$mnt" --threads "$n" --seconds "$seconds_of_fsync" | awk '{ print $2 }')"
+		record "fsync_8k_${n}_threads" "$1" "$("${client[@]}" "$BUILD/bench/bench_fsyncs" --dir "$mnt" --threads "$n" --seconds "$seconds_of_fsync" | awk '{ print $2 }')"
 		umount_peer "$1"
 	done
 }
@@ -109,7 +112,7 @@ run_journal() { # run_journal PEER: its name ends in _nojournal without one
 		mkfs_extra=()
 		[ "$name" = "$1" ] || mkfs_extra=(-O ^has_journal)
 		mount_peer "$1"
-		line=$("$BUILD/bench/bench_fsyncs" --dir "$mnt" --metadata "$files")
+		line=$("${client[@]}" "$BUILD/bench/bench_fsyncs" --dir "$mnt" --metadata "$files")
 		umount_peer "$1"
 		record names_create "$name" "$(echo "$line" | awk '{ print $2 }')"
 		record names_rename "$name" "$(echo "$line" | awk '{ print $4 }')"
@@ -125,15 +128,24 @@ run_peer() {
 	! wanted fsync || run_fsync "$1"
 	! wanted journal || run_journal "$1"
 }
+start_null() {
+	"${client[@]}" "$BUILD/bench/bench_nullfs" "$mnt" >/dev/null 2>&1 &
+	server=$!
+	while ! mountpoint -q "$mnt"; do sleep 0.05; done
+}
+stop_null() { umount "$mnt"; wait "$server"; }
 run_null() {
 	local n server
+	if wanted dd; then
+		start_null
+		record dd_8k null "$(mbs "$(seconds dd if=/dev/zero of="$mnt/a" bs=8K count=$((mib * 128)) conv=fsync)")"
+		stop_null
+	fi
+	wanted creates || return 0
 	for n in $creates; do
-		"$BUILD/bench/bench_nullfs" "$mnt" >/dev/null 2>&1 &
-		server=$!
-		while ! mountpoint -q "$mnt"; do sleep 0.05; done
-		record "create_$n" null "$("$BUILD/bench/bench_creates" "$mnt" "$n")"
-		umount "$mnt"
-		wait "$server"
+		start_null
+		record "create_$n" null "$("${client[@]}" "$BUILD/bench/bench_creates" "$mnt" "$n")"
+		stop_null
 	done
 }
 
@@ -142,7 +154,7 @@ for ((r = 1; r <= rounds; r++)); do
 		echo "round $r of $rounds: $p"
 		run_peer "$p"
 	done
-	! wanted creates || run_null
+	run_null
 done
 losetup -d "$loop"
 python3 - "$WORK/results" <<'PY'

@@ -53,8 +53,9 @@ class Metric:
                 "results": list(self.results.values())}
 
     def default_setting(self):
+        """What ext4d does unless told otherwise."""
         settings = [setting for system, setting in self.results if system == "ext4d"]
-        return "new" if "new" in settings else settings[0] if settings else None
+        return next((name for name in ("new", "x8") if name in settings), settings[0] if settings else None)
 
 
 def beyond_noise(metric, new, old):
