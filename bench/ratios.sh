@@ -92,11 +92,14 @@ run_creates() { # run_creates PEER
 	local n
 	for n in $creates; do
 		[ "$1" = fuse2fs ] && [ "$n" -gt 20000 ] && continue
+		mkfs_extra=()
+		[ "$n" -le 100000 ] || mkfs_extra=(-N $((n + n / 8)))
 		mount_peer "$1"
 		mkdir "$mnt/d"
 		record "create_$n" "$1" "$("${client[@]}" "$BUILD/bench/bench_creates" "$mnt/d" "$n")"
 		umount_peer "$1"
 	done
+	mkfs_extra=()
 }
 run_fsync() { # run_fsync PEER
 	local n
