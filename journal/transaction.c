@@ -284,6 +284,19 @@ static bool barred_locked(const journal_t *j, const struct demand *d)
 	return atomic_load(&j->j_reserved_credits) == 0;
 }
 
+/* There is none that runs: a new one. */
+static int begin_locked(journal_t *j)
+{
+	transaction_t *t = jbd2_transaction_new(j);
+
+	if (t == NULL)
+		return -ENOMEM;
+	j->j_running_transaction = t;
+	jbd2_gate_update_locked(j);
+	jbd2_tell_commit_thread_locked(j);
+	return 0;
+}
+
 /* A transaction that runs, made if there is none; *t NULL after waiting: look again. */
 static int running_locked(journal_t *j, const struct demand *d, transaction_t **t)
 {
@@ -296,11 +309,10 @@ static int running_locked(journal_t *j, const struct demand *d, transaction_t **
 		return 0;
 	}
 	if (j->j_running_transaction == NULL) {
-		j->j_running_transaction = jbd2_transaction_new(j);
-		if (j->j_running_transaction == NULL)
-			return -ENOMEM;
-		jbd2_gate_update_locked(j);
-		jbd2_tell_commit_thread_locked(j);
+		int err = begin_locked(j);
+
+		if (err != 0)
+			return err;
 	}
 	if (j->j_running_transaction->t_state != T_RUNNING) {
 		counter_inc(&j->j_stats.js_start_waits);
@@ -517,15 +529,10 @@ static int join_reserved_slowly(journal_t *j, transaction_t **result)
 	int err = 0;
 
 	mutex_lock(&j->j_state_lock);
-	if (jbd2_is_aborted(j)) {
+	if (jbd2_is_aborted(j))
 		err = -EROFS;
-	} else if (j->j_running_transaction == NULL) {
-		j->j_running_transaction = jbd2_transaction_new(j);
-		if (j->j_running_transaction == NULL)
-			err = -ENOMEM;
-		jbd2_gate_update_locked(j);
-		jbd2_tell_commit_thread_locked(j);
-	}
+	else if (j->j_running_transaction == NULL)
+		err = begin_locked(j);
 	if (err == 0) {
 		*result = j->j_running_transaction;
 		atomic_fetch_add_explicit(&j->j_gate, 1, memory_order_acq_rel);
