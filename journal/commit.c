@@ -17,7 +17,7 @@
  * whether it is whole). (2) j_commit_sequence moves only when the transaction is durable.
  * (3) A transaction without content takes no block when the log is empty on disk, else just a commit
  * block: the numbers in the log have no gaps.
- * Locking: one commit at a time (j_committer), by whoever waits for it in jbd2_log_wait_commit(), or by the commit thread when nobody does. The committing
+ * Locking: one commit at a time, by whoever waits for it in jbd2_log_wait_commit(), or by the commit thread when nobody does. The committing
  * transaction's lists are changed by this thread only, and are walked without a lock.
  */
 #include <stdlib.h>
@@ -476,7 +476,6 @@ static void finish_locked(journal_t *j, transaction_t *t)
 	t->t_state = T_FINISHED;
 	jbd2_trace_end_locked(j, t);
 	j->j_committing_transaction = NULL;
-	j->j_committer = false;
 	j->j_done_sequence = t->t_tid;
 	mutex_lock(&j->j_list_lock);
 	keep = !TAILQ_EMPTY(&t->t_checkpoint_list);
@@ -493,6 +492,13 @@ static void finish_locked(journal_t *j, transaction_t *t)
 	jbd2_kick_checkpoint_locked(j);
 }
 
+static bool commit_runs_locked(const journal_t *j)
+{
+	const transaction_t *t = j->j_running_transaction;
+
+	return j->j_committing_transaction != NULL || (t != NULL && t->t_state == T_LOCKED);
+}
+
 void jbd2_commit_transaction_locked(journal_t *j)
 {
 	transaction_t *t = j->j_running_transaction;
@@ -501,11 +507,9 @@ void jbd2_commit_transaction_locked(journal_t *j)
 	int err;
 
 	mutex_assert_held(&j->j_state_lock);
-	ASSERT(j->j_committing_transaction == NULL);
+	ASSERT(!commit_runs_locked(j));
 	if (t == NULL)
 		return;
-	ASSERT(!j->j_committer);
-	j->j_committer = true;
 	jbd2_run_begin_locked(j, t);
 	lock_down_locked(j, t);
 	switch_running_locked(j, t);
@@ -555,7 +559,7 @@ static bool commit_is_due_locked(journal_t *j)
 {
 	transaction_t *t = j->j_running_transaction;
 
-	if (t == NULL || j->j_hold || j->j_committer)
+	if (t == NULL || j->j_hold || commit_runs_locked(j))
 		return false;
 	if (tid_geq(j->j_commit_request, t->t_tid))
 		return true;
@@ -576,7 +580,7 @@ static void wait_until_due_locked(journal_t *j)
 	if (t != NULL && !j->j_hold)
 		due_ns = t->t_expires_ns;
 	/* Due, but somebody else's commit has not ended, which tells us when it has. */
-	if (j->j_committer && due_ns <= now_ns())
+	if (commit_runs_locked(j) && due_ns <= now_ns())
 		due_ns = now_ns() + BUSY_WAIT_NS;
 	j->j_thread_wakes_ns = due_ns;
 	if (due_ns == UINT64_MAX)
@@ -642,7 +646,7 @@ static bool may_commit_here_locked(const journal_t *j, tid_t tid)
 {
 	const transaction_t *t = j->j_running_transaction;
 
-	return !j->j_hold && !j->j_committer && t != NULL && t->t_tid == tid;
+	return !j->j_hold && !commit_runs_locked(j) && t != NULL && t->t_tid == tid;
 }
 
 /* As jbd2_commit_transaction_locked(), in a thread that waits for it: the commit thread hears of what became due meanwhile. */
@@ -664,15 +668,15 @@ void jbd2_commit_and_wait_locked(journal_t *j, tid_t tid)
 		cond_wait(&j->j_wait_done, &j->j_state_lock);
 }
 
-/* Durable, or not to be waited for: commits are held, an abort took it, or the number means nothing. */
-static bool is_over_locked(const journal_t *j, tid_t tid)
+/* Running, or committing and not durable yet. */
+static bool pending_locked(const journal_t *j, tid_t tid)
 {
 	const transaction_t *running = j->j_running_transaction;
 	const transaction_t *committing = j->j_committing_transaction;
 
-	return tid_geq(j->j_commit_sequence, tid) || j->j_hold || jbd2_is_aborted(j) ||
-	       ((running == NULL || running->t_tid != tid) &&
-		(committing == NULL || committing->t_tid != tid));
+	return (running != NULL && running->t_tid == tid) ||
+	       (committing != NULL && committing->t_tid == tid &&
+		!tid_geq(j->j_commit_sequence, tid));
 }
 
 /*
@@ -685,7 +689,7 @@ int jbd2_log_wait_commit(journal_t *j, tid_t tid)
 
 	ASSERT(jbd2_current_handle() == NULL);
 	mutex_lock(&j->j_state_lock);
-	while (!is_over_locked(j, tid)) {
+	while (pending_locked(j, tid) && !j->j_hold && !jbd2_is_aborted(j)) {
 		if (may_commit_here_locked(j, tid))
 			commit_here_locked(j);
 		else
@@ -705,10 +709,7 @@ bool jbd2_transaction_pending(journal_t *j, tid_t tid)
 	bool pending;
 
 	mutex_lock(&j->j_state_lock);
-	pending =
-		(j->j_running_transaction != NULL && j->j_running_transaction->t_tid == tid) ||
-		(j->j_committing_transaction != NULL && j->j_committing_transaction->t_tid == tid &&
-		 !tid_geq(j->j_commit_sequence, tid));
+	pending = pending_locked(j, tid);
 	mutex_unlock(&j->j_state_lock);
 	return pending;
 }

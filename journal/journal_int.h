@@ -221,7 +221,6 @@ struct jbd2_journal {
 	bool j_sb_busy;		    /* [j_state_lock] the superblock is being written */
 	bool j_stop;		    /* [j_state_lock] threads end */
 	bool j_hold;		    /* [j_state_lock] no commit: see jbd2_journal_hold_commits() */
-	bool j_committer;	    /* [j_state_lock] some thread runs a commit */
 	uint64_t
 		j_thread_wakes_ns; /* [j_state_lock] when the commit thread looks again by itself */
 	bool j_checkpoint_wanted;  /* [j_state_lock] */
