@@ -54,7 +54,9 @@ void devfile_describe(const struct devfile *df, struct blkdev *bd);
 bool devfile_aligned(const struct devfile *df, const struct bio *bio);
 /* Carry out a bio in this thread: data, flush, discard, zeroes. Returns its status. */
 int devfile_do(struct devfile *df, const struct bio *bio);
-/* The same for a bio of which done_bytes have been transferred. */
+/* The same, the thread waits for it, and the bio is completed in here. */
+void devfile_do_and_end(struct devfile *df, struct bio *bio);
+/* As devfile_do() for a bio of which done_bytes have been transferred. */
 int devfile_continue(struct devfile *df, const struct bio *bio, uint64_t done_bytes);
 
 /* ERR_PTR on failure, logged. */

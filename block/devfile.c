@@ -26,6 +26,7 @@
 #include "block/backend.h"
 #include "util/assert.h"
 #include "util/err.h"
+#include "util/lock.h"
 #include "util/log.h"
 
 #define IOV_BATCH 64
@@ -340,6 +341,16 @@ int devfile_do(struct devfile *df, const struct bio *bio)
 		return write_zeroes(df, bio);
 	}
 	return -EINVAL;
+}
+
+void devfile_do_and_end(struct devfile *df, struct bio *bio)
+{
+	int status;
+
+	thread_block_begin();
+	status = devfile_do(df, bio);
+	thread_block_end();
+	bio_endio(bio, status);
 }
 
 int devfile_continue(struct devfile *df, const struct bio *bio, uint64_t done_bytes)

@@ -125,18 +125,14 @@ static void psync_start_plug(struct blkdev *bd)
 /* The last request is this thread's own, be it alone or not: the others are with the threads. */
 static void psync_finish_plug(struct blkdev *bd, bool wait)
 {
-	struct bio *bio = plugged_bio;
-	struct psync *ps = plugged;
+	struct bio *mine = wait ? plugged_bio : NULL;
 
-	if (!wait)
-		psync_flush_plug(bd);
-	plugged_bio = NULL;
+	if (mine != NULL)
+		plugged_bio = NULL;
+	psync_flush_plug(bd);
 	plugged = NULL;
-	if (!wait || bio == NULL)
-		return;
-	thread_block_begin();
-	bio_endio(bio, devfile_do(&ps->ps_file, bio));
-	thread_block_end();
+	if (mine != NULL)
+		devfile_do_and_end(&psync_of(bd)->ps_file, mine);
 }
 
 static int psync_sync_io(struct blkdev *bd, struct bio *bio)

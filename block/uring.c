@@ -489,16 +489,10 @@ static void uring_start_plug(struct blkdev *bd)
 /* The plugged request, carried out in this thread. */
 static void do_plugged(struct uring_dev *ur)
 {
-	struct bio *bio = plug.pl_bios[0];
-	int status;
-
 	plug.pl_n = 0;
 	plug.pl_dev = NULL;
 	counter_inc(&ur->ur_in_place);
-	thread_block_begin();
-	status = devfile_do(&ur->ur_file, bio);
-	thread_block_end();
-	bio_endio(bio, status);
+	devfile_do_and_end(&ur->ur_file, plug.pl_bios[0]);
 }
 
 static void uring_finish_plug(struct blkdev *bd, bool wait)
