@@ -249,6 +249,8 @@ struct wb_bandwidth {
 	uint64_t bw_balanced;  /* balanced_dirty_ratelimit */
 };
 
+STAILQ_HEAD(manual_list, address_space);
+
 struct wb_domain {
 	struct super_block *wb_sb; /* [const after init] */
 	struct arena *wb_arena;	   /* [const after init] */
@@ -285,11 +287,11 @@ struct wb_domain {
 	pthread_t wb_flusher, wb_timer;
 
 	/* conversions */
-	struct workqueue *wb_wq;		     /* [const after init] NULL in simulations */
-	struct mutex wb_manual_lock;		     /* LEAF */
-	STAILQ_HEAD(, address_space) wb_manual_work; /* [wb_manual_lock] */
-	STAILQ_HEAD(, address_space)
-	wb_manual_later; /* [wb_manual_lock] only a reference to drop, by the outermost */
+	struct workqueue *wb_wq;	   /* [const after init] NULL in simulations */
+	struct mutex wb_manual_lock;	   /* LEAF */
+	struct manual_list wb_manual_work; /* [wb_manual_lock] */
+	struct manual_list
+		wb_manual_later; /* [wb_manual_lock] only a reference to drop, by the outermost */
 
 	/* background writes in flight */
 	struct mutex wb_window_lock; /* LEAF */

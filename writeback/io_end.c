@@ -84,14 +84,14 @@ void io_end_add_range(struct io_end *ie, ext4_lblk_t lblk, ext4_lblk_t len)
 	ie->ie_range[ie->ie_nr_ranges++].len = len;
 }
 
-static void queue_manual(struct address_space *as)
+static void queue_manual(struct address_space *as, struct manual_list *list)
 {
 	struct wb_domain *wb = as->as_wb;
 
 	mutex_lock(&wb->wb_manual_lock);
 	if (!as->as_manual_queued) {
 		as->as_manual_queued = true;
-		STAILQ_INSERT_TAIL(&wb->wb_manual_work, as, as_manual_link);
+		STAILQ_INSERT_TAIL(list, as, as_manual_link);
 	}
 	mutex_unlock(&wb->wb_manual_lock);
 }
@@ -101,7 +101,7 @@ static void queue_conversions(struct address_space *as)
 	if (as->as_wb->wb_wq != NULL)
 		queue_work(as->as_wb->wb_wq, &as->as_work);
 	else
-		queue_manual(as);
+		queue_manual(as, &as->as_wb->wb_manual_work);
 }
 
 void io_end_put(struct io_end *ie)
@@ -334,20 +334,13 @@ void wb_run_completions(struct super_block *sb)
 /* Still queued, but out of the loop's way; one that a completion has queued meanwhile stays where it is. */
 static void keep_for_later(struct address_space *as)
 {
-	struct wb_domain *wb = as->as_wb;
 	bool pending;
 
 	mutex_lock(&as->as_end_lock);
 	pending = as->as_work_pending;
 	mutex_unlock(&as->as_end_lock);
-	if (!pending)
-		return;
-	mutex_lock(&wb->wb_manual_lock);
-	if (!as->as_manual_queued) {
-		as->as_manual_queued = true;
-		STAILQ_INSERT_TAIL(&wb->wb_manual_later, as, as_manual_link);
-	}
-	mutex_unlock(&wb->wb_manual_lock);
+	if (pending)
+		queue_manual(as, &as->as_wb->wb_manual_later);
 }
 
 void run_completions_nested(struct wb_domain *wb)
@@ -422,17 +415,15 @@ static void wait_or_convert_locked(struct address_space *as)
 	as->as_converting = false;
 }
 
-/* A waiter goes: what is left is for the other waiters, who are awake since the last one was finished, or for a worker. */
-static void leave_locked(struct address_space *as, bool *queue, bool *drop)
+/* A waiter goes: what is left is for the other waiters, who are awake since the last one was finished, or for a worker. Drops as_end_lock. */
+static void leave_unlock(struct address_space *as)
 {
-	*drop = take_io_ref_locked(as);
-	*queue = as->as_end_waiters == 0 && !as->as_work_pending && !as->as_converting &&
-		 next_ready_locked(as) != NULL;
-	as->as_work_pending = as->as_work_pending || *queue;
-}
+	bool drop = take_io_ref_locked(as);
+	bool queue = as->as_end_waiters == 0 && !as->as_work_pending && !as->as_converting &&
+		     next_ready_locked(as) != NULL;
 
-static void after_leave(struct address_space *as, bool queue, bool drop)
-{
+	as->as_work_pending = as->as_work_pending || queue;
+	mutex_unlock(&as->as_end_lock);
 	if (queue)
 		queue_conversions(as);
 	/* Not the last one: the caller has its own. */
@@ -442,21 +433,19 @@ static void after_leave(struct address_space *as, bool queue, bool drop)
 
 void wait_io_ends(struct address_space *as, uint64_t seq)
 {
-	bool queue = false, drop = false;
-
 	lock_assert_none_from(LOCK_RANK_HANDLE);
 	if (as->as_wb->wb_manual) {
 		wait_manual_ends(as, seq);
 		return;
 	}
 	mutex_lock(&as->as_end_lock);
-	if (pending_up_to(as, seq)) {
-		while (pending_up_to(as, seq))
-			wait_or_convert_locked(as);
-		leave_locked(as, &queue, &drop);
+	if (!pending_up_to(as, seq)) {
+		mutex_unlock(&as->as_end_lock);
+		return;
 	}
-	mutex_unlock(&as->as_end_lock);
-	after_leave(as, queue, drop);
+	while (pending_up_to(as, seq))
+		wait_or_convert_locked(as);
+	leave_unlock(as);
 }
 
 void expect_io_ends(struct address_space *as)
@@ -468,11 +457,7 @@ void expect_io_ends(struct address_space *as)
 
 void unexpect_io_ends(struct address_space *as)
 {
-	bool queue, drop;
-
 	mutex_lock(&as->as_end_lock);
 	as->as_end_waiters--;
-	leave_locked(as, &queue, &drop);
-	mutex_unlock(&as->as_end_lock);
-	after_leave(as, queue, drop);
+	leave_unlock(as);
 }

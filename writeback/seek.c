@@ -112,15 +112,17 @@ int64_t ext4_seek(struct inode *inode, int64_t offset, int whence)
 	return ret;
 }
 
-static int64_t block_locked(struct inode *inode, uint64_t lblk, bool *pending)
+static int64_t block_now(struct inode *inode, uint64_t lblk, bool *pending)
 {
 	unsigned bits = inode->i_sb->s_blocksize_bits;
 	uint32_t page = (uint32_t)((lblk << bits) >> PAGE_SHIFT);
 	struct ext4_map_blocks map = {.m_lblk = (ext4_lblk_t)lblk, .m_len = 1};
 	int ret;
 
+	down_read(&inode->i_rwsem);
 	*pending = next_pending_page(inode->i_mapping, page, page, &page);
 	ret = ext4_map_blocks(NULL, inode, &map, 0);
+	up_read(&inode->i_rwsem);
 	if (ret < 0)
 		return ret;
 	return (map.m_flags & EXT4_MAP_MAPPED) != 0 ? (int64_t)map.m_pblk : 0;
@@ -136,16 +138,9 @@ int64_t ext4_bmap(struct inode *inode, uint64_t lblk)
 		return -EINVAL;
 	if (lblk > (i_size_read(inode) >> inode->i_sb->s_blocksize_bits))
 		return 0;
-	down_read(&inode->i_rwsem);
-	ret = block_locked(inode, lblk, &pending);
-	up_read(&inode->i_rwsem);
+	ret = block_now(inode, lblk, &pending);
 	if (!pending || ret < 0)
 		return ret;
 	err = filemap_write_and_wait_range(inode, 0, UINT64_MAX);
-	if (err != 0)
-		return err;
-	down_read(&inode->i_rwsem);
-	ret = block_locked(inode, lblk, &pending);
-	up_read(&inode->i_rwsem);
-	return ret;
+	return err != 0 ? err : block_now(inode, lblk, &pending);
 }
