@@ -285,26 +285,15 @@ bool ext4_extent_block_csum_ok(struct inode *inode, const uint8_t *data)
 	return ext4_extent_csum_ok_seed(inode->i_sb, inode->i_csum_seed, data);
 }
 
-static void extent_csum_put(uint32_t seed, uint8_t *data, uint32_t block_bytes)
+static void seal_extent(struct buffer_head *bh)
 {
-	size_t at = extent_tail(block_bytes, data);
+	size_t at = extent_tail(bh->b_size, bh->b_data);
 	uint32_t csum;
 
 	if (at == 0)
 		return;
-	csum = cpu_to_le32(crc32c(seed, data, at));
-	memcpy(data + at, &csum, sizeof(csum));
-}
-
-void ext4_extent_block_csum_set(struct inode *inode, uint8_t *data)
-{
-	if (ext4_has_metadata_csum(inode->i_sb))
-		extent_csum_put(inode->i_csum_seed, data, inode->i_sb->s_blocksize);
-}
-
-static void seal_extent(struct buffer_head *bh)
-{
-	extent_csum_put(bh->b_seal_seed, bh->b_data, bh->b_size);
+	csum = cpu_to_le32(crc32c(bh->b_seal_seed, bh->b_data, at));
+	memcpy(bh->b_data + at, &csum, sizeof(csum));
 }
 
 void ext4_extent_block_csum_later(struct inode *inode, struct buffer_head *bh)
@@ -331,27 +320,16 @@ bool ext4_dirblock_csum_ok(struct inode *dir, const uint8_t *data)
 	       le32_to_cpu(tail.det_checksum) == crc32c(dir->i_csum_seed, data, at);
 }
 
-static void dirblock_csum_put(uint32_t seed, uint8_t *data, uint32_t block_bytes)
+static void seal_dirblock(struct buffer_head *bh)
 {
-	const size_t at = dirblock_tail(block_bytes);
+	const size_t at = dirblock_tail(bh->b_size);
 	struct ext2_dir_entry_tail tail = {
 		.det_rec_len = cpu_to_le16(sizeof(tail)),
 		.det_reserved_name_len = cpu_to_le16(EXT2_DIR_NAME_LEN_CSUM),
 	};
 
-	tail.det_checksum = cpu_to_le32(crc32c(seed, data, at));
-	memcpy(data + at, &tail, sizeof(tail));
-}
-
-void ext4_dirblock_csum_set(struct inode *dir, uint8_t *data)
-{
-	if (ext4_has_metadata_csum(dir->i_sb))
-		dirblock_csum_put(dir->i_csum_seed, data, dir->i_sb->s_blocksize);
-}
-
-static void seal_dirblock(struct buffer_head *bh)
-{
-	dirblock_csum_put(bh->b_seal_seed, bh->b_data, bh->b_size);
+	tail.det_checksum = cpu_to_le32(crc32c(bh->b_seal_seed, bh->b_data, at));
+	memcpy(bh->b_data + at, &tail, sizeof(tail));
 }
 
 void ext4_dirblock_csum_later(struct inode *dir, struct buffer_head *bh)
@@ -397,30 +375,20 @@ bool ext4_dx_csum_ok(struct inode *dir, const uint8_t *data, unsigned count_offs
 }
 
 /* The block's own count and limit, at count_offset, were checked when it was read. */
-static void dx_csum_put(uint32_t seed, uint8_t *data, uint32_t block_bytes, unsigned count_offset)
+static void seal_dx(struct buffer_head *bh)
 {
+	const unsigned count_offset = bh->b_seal_at;
 	struct ext2_dx_countlimit cl;
 	uint32_t csum;
 	size_t used, at;
 
-	memcpy(&cl, data + count_offset, sizeof(cl));
-	at = dx_tail(block_bytes, count_offset, le16_to_cpu(cl.count), le16_to_cpu(cl.limit));
+	memcpy(&cl, bh->b_data + count_offset, sizeof(cl));
+	at = dx_tail(bh->b_size, count_offset, le16_to_cpu(cl.count), le16_to_cpu(cl.limit));
 	if (at == 0)
 		return;
 	used = count_offset + le16_to_cpu(cl.count) * sizeof(struct ext2_dx_entry);
-	csum = cpu_to_le32(dx_csum(seed, data, used, at));
-	memcpy(data + at + offsetof(struct ext2_dx_tail, dt_checksum), &csum, sizeof(csum));
-}
-
-void ext4_dx_csum_set(struct inode *dir, uint8_t *data, unsigned count_offset)
-{
-	if (ext4_has_metadata_csum(dir->i_sb))
-		dx_csum_put(dir->i_csum_seed, data, dir->i_sb->s_blocksize, count_offset);
-}
-
-static void seal_dx(struct buffer_head *bh)
-{
-	dx_csum_put(bh->b_seal_seed, bh->b_data, bh->b_size, bh->b_seal_at);
+	csum = cpu_to_le32(dx_csum(bh->b_seal_seed, bh->b_data, used, at));
+	memcpy(bh->b_data + at + offsetof(struct ext2_dx_tail, dt_checksum), &csum, sizeof(csum));
 }
 
 void ext4_dx_csum_later(struct inode *dir, struct buffer_head *bh, unsigned count_offset)

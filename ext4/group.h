@@ -92,22 +92,19 @@ uint64_t ext4_sb_free_inodes_at_mount(const struct super_block *sb);
 /* ---- Checksums of metadata blocks (no-ops without metadata_csum) ---- */
 
 /*
- * X_later() instead of X_set(): the block was changed in a transaction and lock_buffer is held. The checksum is set before the
- * content is copied into the log or written home, once for all changes until then.
+ * X_later(): the block was changed in a transaction and lock_buffer is held. The checksum is set before the
+ * content is copied into the log or written home (bh_seal), once for all changes until then.
  */
 /* Extent block of an inode: the tail. */
 bool ext4_extent_block_csum_ok(struct inode *inode, const uint8_t *data);
-void ext4_extent_block_csum_set(struct inode *inode, uint8_t *data);
 void ext4_extent_block_csum_later(struct inode *inode, struct buffer_head *bh);
 /* Directory leaf: the fake dirent tail. */
 bool ext4_dirblock_csum_ok(struct inode *dir, const uint8_t *data);
-void ext4_dirblock_csum_set(struct inode *dir, uint8_t *data);
 void ext4_dirblock_csum_later(struct inode *dir, struct buffer_head *bh);
 /* htree root or node: count_offset is where the countlimit is in the block. */
 bool ext4_dx_csum_ok(struct inode *dir, const uint8_t *data, unsigned count_offset, unsigned count,
 		     unsigned limit);
 /* With the count and limit that are in the block. */
-void ext4_dx_csum_set(struct inode *dir, uint8_t *data, unsigned count_offset);
 void ext4_dx_csum_later(struct inode *dir, struct buffer_head *bh, unsigned count_offset);
 bool ext4_xattr_block_csum_ok(struct inode *inode, ext4_fsblk_t blocknr, const uint8_t *data);
 void ext4_xattr_block_csum_set(struct inode *inode, ext4_fsblk_t blocknr, uint8_t *data);

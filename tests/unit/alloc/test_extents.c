@@ -303,7 +303,7 @@ START_TEST(loops_in_the_tree_end)
 		idx->ei_leaf_hi = 0;
 		hdr->eh_depth = cpu_to_le16((uint16_t)(depth - 1));
 		*ext4_ext_idx(hdr, 0) = *idx;
-		ext4_extent_block_csum_set(&fake.inode, bh->b_data);
+		ext4_extent_block_csum_later(&fake.inode, bh);
 		bh_clear(bh, BH_VERIFIED);
 		expect_corrupted();
 	}
@@ -336,7 +336,7 @@ START_TEST(bad_checksums_and_nodes_are_refused)
 	bh->b_data[20] ^= 1;
 	/* A valid checksum over overlapping extents. */
 	ext4_ext_entry(hdr, 1)->ee_len = cpu_to_le16(3);
-	ext4_extent_block_csum_set(&fake.inode, bh->b_data);
+	ext4_extent_block_csum_later(&fake.inode, bh);
 	expect_corrupted();
 	ext4_ext_entry(hdr, 1)->ee_len = cpu_to_le16(1);
 	/* A verified block that something else has overwritten. */
@@ -373,7 +373,7 @@ static void damage_node(void)
 	}
 	/* With a valid checksum, either not checked yet or overwritten after the check. */
 	if (bh != NULL) {
-		ext4_extent_block_csum_set(&fake.inode, bh->b_data);
+		ext4_extent_block_csum_later(&fake.inode, bh);
 		if (prng_chance(&fake.rng, 1, 2))
 			bh_clear(bh, BH_VERIFIED);
 	}
@@ -484,7 +484,7 @@ START_TEST(an_empty_leaf_is_taken_out)
 		fake.nr_used--;
 	}
 	ext4_ext_leaf(&path)->n_hdr->eh_entries = 0;
-	ext4_extent_block_csum_set(&fake.inode, ext4_ext_leaf(&path)->n_bh->b_data);
+	ext4_extent_block_csum_later(&fake.inode, ext4_ext_leaf(&path)->n_bh);
 	fake.hash[ext4_ext_leaf(&path)->n_bh->b_blocknr] =
 		crc32c(1, ext4_ext_leaf(&path)->n_bh->b_data, 1024);
 	ext4_ext_put_path(&path);

@@ -60,14 +60,14 @@ static void poke(struct inode *dir, ext4_lblk_t lblk, unsigned offset, const voi
 	bh_seal(bh); /* not over the damage */
 	memcpy(bh->b_data + offset, bytes, n);
 	if (fix == FIX_LEAF)
-		ext4_dirblock_csum_set(dir, bh->b_data);
+		ext4_dirblock_csum_later(dir, bh);
 	/* Count and limit may be what was changed: the checksum is where the real limit puts it. */
 	if (fix == FIX_INDEX) {
 		unsigned count, limit;
 
 		ext4_dx_countlimit(bh->b_data, entries, &count, &limit);
 		if (count <= limit && limit <= ext4_dx_node_limit(dir->i_sb))
-			ext4_dx_csum_set(dir, bh->b_data, entries);
+			ext4_dx_csum_later(dir, bh, entries);
 	}
 	unlock_buffer(bh);
 	ck_assert_int_eq(ext4_handle_dirty_metadata(handle, dir, bh), 0);
