@@ -289,6 +289,7 @@ static void choose_cpus(struct pool *p)
 struct pool *pool_create(const struct pool_params *params)
 {
 	struct pool *p = calloc(1, sizeof(*p));
+
 	ASSERT_CMP(params->pp_max, <, params->pp_transport->t_channels);
 	if (p == NULL)
 		return NULL;

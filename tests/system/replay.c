@@ -43,8 +43,6 @@ int main(int argc, char **argv)
 {
 	Suite *s = suite_create("replay");
 	TCase *tc = testlib_case("replay");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	if (argc != 3) {
 		fprintf(stderr, "usage: %s DIRTY REPLAYED\n", argv[0]);
@@ -53,8 +51,5 @@ int main(int argc, char **argv)
 	paths = argv;
 	tcase_add_test(tc, the_same_blocks);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? 0 : 1;
+	return testlib_run_suite(s);
 }

@@ -208,15 +208,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("journal/seal");
-	TCase *tc = tcase_create("seal");
-
-	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, many_changes_of_a_transaction_are_sealed_once);
-	tcase_add_test(tc, a_frozen_copy_is_sealed_and_so_is_what_follows_it);
-	tcase_add_test(tc, without_a_log_it_is_sealed_on_its_way_home);
-	tcase_add_test(tc, a_block_that_is_taken_anew_has_no_seal_of_its_former_use);
-	tcase_add_test(tc, a_buffer_written_from_its_live_content_is_sealed);
-	suite_add_tcase(s, tc);
-	return testlib_run_suite(s);
+	return RUN_TESTS("journal/seal", many_changes_of_a_transaction_are_sealed_once,
+			 a_frozen_copy_is_sealed_and_so_is_what_follows_it,
+			 without_a_log_it_is_sealed_on_its_way_home,
+			 a_block_that_is_taken_anew_has_no_seal_of_its_former_use,
+			 a_buffer_written_from_its_live_content_is_sealed);
 }
