@@ -18,6 +18,17 @@ setup() {
 	}
 }
 
+# one_cpu: clients, and the threads that answer their requests, on one CPU, for all systems alike, so that a request wakes no other
+# one: the first that this process may use. $client goes before a client and before a server that is bound whole, $options to
+# a mount of ext4d, whose other threads run where they like, as the kernel's do.
+one_cpu() {
+	command -v taskset >/dev/null || { echo "--one-cpu: taskset (util-linux) is not installed"; exit 2; }
+	local cpu
+	cpu=$(taskset -pc $$ | sed 's/.*: //; s/[,-].*//')
+	client=(taskset -c "$cpu") options=(-o "server_cpus=$cpu")
+	export EXT4D_BENCH_CPU=$cpu # for run.py
+}
+
 # scratch: $WORK, removed at the end with whatever is mounted or attached in it.
 scratch() {
 	WORK=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-bench.XXXXXX")

@@ -5,7 +5,7 @@
 # Prints a table of medians and ratios; the null FUSE server (bench/nullfs.c) is measured for creates and dd of 8 KiB blocks.
 # --awake: a loop of the lowest priority on each CPU keeps an idle virtual CPU from being halted, for all systems alike: waking a halted one
 # can cost 100 us, and a FUSE request needs two wake-ups.
-# --one-cpu: clients, and the threads that answer their requests, stay on CPU 0, so that a request wakes no other CPU: ext4d by server_cpus=0,
+# --one-cpu: clients, and the threads that answer their requests, stay on one CPU, so that a request wakes no other: ext4d by server_cpus=,
 # fuse2fs and the null server whole; what else ext4d and the kernel have to do goes on where it likes.
 # fsync: appends of 8 KiB, each fsynced, by 1 and 4 threads. journal: changes of names with the journal and without it.
 . "$(dirname "$0")/lib.sh"
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
 	--creates) creates=$2; shift ;;
 	--only) only=$2; shift ;;
 	--awake) awake=1 ;;
-	--one-cpu) client=(taskset -c 0) options=(-o server_cpus=0) ;;
+	--one-cpu) one_cpu ;;
 	*) sed -n '3,11p' "$0"; exit 2 ;;
 	esac
 	shift

@@ -34,6 +34,7 @@ def parse(argv):
     for name in ("smoke", "quick", "full"):
         mode.add_argument("--" + name, dest="mode", action="store_const", const=name)
     p.add_argument("--peers", default=None, help="with commas, of: ext4,fuse2fs; default both, none with --smoke")
+    p.add_argument("--one-cpu", action="store_true", help="clients and the threads that answer them on one CPU, for all systems alike")
     p.add_argument("--rounds", type=int, help="rounds of each experiment")
     p.add_argument("--out", help="where results.json goes; default build/bench")
     p.add_argument("--plan", action="store_true", help="say what would be run and what is missing, and run nothing")
@@ -41,6 +42,7 @@ def parse(argv):
     p.add_argument("--over-partitions", action="store_true", help="destroy a device that has a partition table")
     args = p.parse_args(argv)
     args.mode = args.mode or "default"
+    args.cpu = int(os.environ.get("EXT4D_BENCH_CPU") or min(os.sched_getaffinity(0))) if args.one_cpu else None
     args.rounds_given = args.rounds is not None
     args.rounds = args.rounds or ROUNDS[args.mode]
     if not args.device and not args.emulate:
@@ -75,6 +77,8 @@ def check_machine(suite):
         if not any("ext4" in line for line in shell.output(["modprobe", "-n", "-v", "ext4"]).splitlines()):
             suite.note("ext4 is left out: this kernel has no ext4")
             suite.peers.remove("ext4")
+    if suite.cpu is not None:
+        suite.note(f"clients and the threads that answer their requests are on CPU {suite.cpu}")
     if os.getloadavg()[0] > os.cpu_count():
         suite.note(f"the machine is busy (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs): times are worth little, counters count")
 

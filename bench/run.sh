@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The experiments of the engine's switches, old beside new, and what users run, beside kernel ext4 and fuse2fs.
 #   run.sh [--device DEV | --emulate fit|ram|sata3|sata2|sdcard|usb2|hdd|raid5] [--only NAME,...] [--smoke|--quick|--full]
-#          [--peers ext4,fuse2fs] [--rounds N] [--out DIR] [--yes] [--over-partitions] [--plan] [--no-install]
+#          [--peers ext4,fuse2fs] [--one-cpu] [--rounds N] [--out DIR] [--yes] [--over-partitions] [--plan] [--no-install]
 # --help explains. Prints a table, writes results.json (docs/BENCH.md). Installs what is missing and builds the release preset.
 . "$(dirname "$0")/lib.sh"
 install=1 args=() smoke=0
@@ -10,6 +10,7 @@ for a in "$@"; do
 	case $a in
 	--no-install) install=0 ;;
 	--smoke) smoke=1 args+=("$a") ;;
+	--one-cpu) one_cpu; args+=("$a") ;;
 	-h | --help) exec python3 "$TOP/bench/run.py" --help ;;
 	*) args+=("$a") ;;
 	esac

@@ -63,7 +63,7 @@ def environment(a, b):
     pairs = [("commit", ea.get("commit"), eb.get("commit")), ("mode", a.get("mode"), b.get("mode")),
              ("rounds", a.get("rounds"), b.get("rounds")), ("kernel", ea.get("kernel"), eb.get("kernel")),
              ("cpu", ea.get("cpu"), eb.get("cpu")), ("cpus", ea.get("cpus"), eb.get("cpus")),
-             ("memory", ea.get("memory_bytes"), eb.get("memory_bytes")), ("mkfs", ea.get("mkfs"), eb.get("mkfs"))]
+             ("memory", ea.get("memory_bytes"), eb.get("memory_bytes")), ("mkfs", ea.get("mkfs"), eb.get("mkfs")), ("one_cpu", ea.get("one_cpu"), eb.get("one_cpu"))]
     pairs += [(f"device {k}", da.get(k), db.get(k)) for k in ("name", "model", "size_bytes", "emulation", "limit")]
     scales = [{x["name"]: x.get("scale") for x in d["experiments"]} for d in (a, b)]
     pairs += [(f"scale of {n}", s, scales[1][n]) for n, s in scales[0].items() if n in scales[1]]

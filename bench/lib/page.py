@@ -316,7 +316,8 @@ def environment(env):
             ("device", ", ".join(str(device[k]) for k in ("name", "model", "text") if device.get(k))),
             ("device size", device.get("size_bytes") and f"{device['size_bytes'] / 2**30:.1f} GiB"),
             ("emulation", device.get("emulation") and f"{device['emulation']} (limit: {device.get('limit')})"),
-            ("mkfs", env.get("mkfs"))]
+            ("mkfs", env.get("mkfs")),
+            ("clients and servers", env.get("one_cpu") is not None and f"on CPU {env['one_cpu']} only")]
     rows += [(f"mount of {SYSTEMS.get(k, k)}", f"{m.get('type')} {m.get('options')}") for k, m in (env.get("mounts") or {}).items()]
     rows.append(("versions", ", ".join(f"{k} {v}" for k, v in (env.get("versions") or {}).items())))
     return "<dl>" + "".join(f"<dt>{e(k)}</dt><dd>{e(v)}</dd>" for k, v in rows if v) + "</dl>"

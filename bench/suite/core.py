@@ -229,7 +229,7 @@ class Experiment:
         try:
             shell.drop_caches()
             run.system.mount(suite.device, variant.options)
-            suite.saw_mount(variant)
+            suite.saw_mount(run)
             if run.own:
                 run.system.tune(variant.tunables)
             yield run
@@ -247,6 +247,11 @@ class Experiment:
     def run_step(self, variant, round_):
         run = Run(self, variant, round_)
         with self.mounted(run):
+            self.work(run)
+
+    def work(self, run):
+        """The step, with its clients where they belong."""
+        with shell.on_cpus(self.suite.client_cpus()):
             self.step(run)
 
     def claim(self, text, shown, evidence):
@@ -269,7 +274,7 @@ class Suite:
 
     def __init__(self, args, work, top, build):
         self.args, self.work, self.top, self.build = args, work, top, build
-        self.mode, self.rounds = args.mode, args.rounds
+        self.mode, self.rounds, self.cpu = args.mode, args.rounds, args.cpu
         self.mnt = os.path.join(work, "mnt")
         self.log = os.path.join(work, "log")
         self.ext4d = os.path.join(build, "ext4d")
@@ -279,6 +284,9 @@ class Suite:
         self.device = self.record = self.progress = None
         self.notes = []
         os.makedirs(self.mnt, exist_ok=True)
+
+    def client_cpus(self):
+        return None if self.cpu is None else {self.cpu}
 
     def program(self, name):
         return os.path.join(self.build, "bench", "bench_" + name)
@@ -290,12 +298,12 @@ class Suite:
                 self.progress.clear()
             print("note: " + text)
 
-    def saw_mount(self, variant):
+    def saw_mount(self, run):
         for line in shell.read_text("/proc/self/mounts").splitlines():
             fields = line.split()
             if fields[1] == self.mnt:
-                key = variant.system
-                self.record.head["environment"]["mounts"].setdefault(key, {"type": fields[2], "options": variant.options or "defaults"})
+                options = run.system.options(run.variant.options) or "defaults"
+                self.record.head["environment"]["mounts"].setdefault(run.variant.system, {"type": fields[2], "options": options})
 
     def has_mib(self, mib):
         return self.device.size >= mib << 20

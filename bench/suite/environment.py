@@ -52,5 +52,5 @@ def describe(top, device, args, mkfs):
         "load": os.getloadavg()[0], "memory_bytes": memory_bytes(), "mkfs": " ".join(["mkfs.ext4", *mkfs]),
         "device": {"name": device.name, "model": device.model, "size_bytes": device.size, "emulation": emulation,
                    "limit": "none", "text": device.model},
-        "mounts": {}, "versions": versions(),
+        "one_cpu": args.cpu, "mounts": {}, "versions": versions(),
     }

@@ -3,6 +3,7 @@
 
 Output goes to a file and not to a pipe: a daemon that stays in the background would keep a pipe open.
 """
+import contextlib
 import os
 import shutil
 import signal
@@ -24,6 +25,21 @@ class Stopped(Exception):
 
 
 running = set()
+
+
+ALL_CPUS = os.sched_getaffinity(0)
+
+
+@contextlib.contextmanager
+def on_cpus(cpus):
+    """What is started meanwhile, by this thread or by threads that it starts, runs on these CPUs; None changes nothing."""
+    before = os.sched_getaffinity(0)
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def kill_group(process):

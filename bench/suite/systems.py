@@ -25,6 +25,10 @@ class System:
     def mount(self, device, options=""):
         raise NotImplementedError
 
+    def options(self, options):
+        """What it is really mounted with."""
+        return options
+
     def umount(self):
         if not self.mounted:
             return
@@ -74,9 +78,16 @@ class Ext4d(System):
     name = "ext4d"
 
     def mount(self, device, options=""):
+        options = self.options(options)
         cmd = [self.suite.ext4d] + (["-o", options] if options else []) + [device.path, self.suite.mnt]
-        shell.run(cmd, limit=MOUNT_LIMIT)
+        # Its threads that answer requests go where the option says, the others where they like.
+        with shell.on_cpus(shell.ALL_CPUS):
+            shell.run(cmd, limit=MOUNT_LIMIT)
         self.mounted = True
+
+    def options(self, options):
+        cpu = self.suite.cpu
+        return ",".join(filter(None, [options, f"server_cpus={cpu}" if cpu is not None else ""]))
 
     def tune(self, tunables):
         for name, value in tunables.items():
@@ -112,7 +123,8 @@ class Child(System):
     """A server that stays in the foreground as a child of ours."""
 
     def serve(self, cmd, what):
-        self.child = shell.start(cmd, self.suite.log)
+        with shell.on_cpus(self.suite.client_cpus()):
+            self.child = shell.start(cmd, self.suite.log)
         wait_mounted(self, self.child, what)
         self.mounted = True
 

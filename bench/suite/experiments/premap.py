@@ -69,10 +69,10 @@ class Premap(Experiment):
                 device.throttle(self.emulation)
             shell.drop_caches()
             system.mount(device, variant.options)
-            self.suite.saw_mount(variant)
+            self.suite.saw_mount(run)
             if run.own:
                 system.tune(variant.tunables)
-            self.step(run)
+            self.work(run)
             system.umount()
         except BaseException:
             system.kill()
