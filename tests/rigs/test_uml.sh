@@ -13,7 +13,9 @@ for name in posix stale kernel_dirty; do scripts+=("$TOP/tests/system/test_$name
 "$RIGS/uml.sh" -t 900 -d "$work/disk" -- "
 	modprobe -a loop fuse ext4
 	export EXT4D_BUILD=$build DEV=/dev/ubda
+	bad=0
 	for script in ${scripts[*]}; do
 		echo \"== \$script\"
-		$TOP/tests/system/in_namespace.sh \$script || exit 1
-	done"
+		$TOP/tests/system/in_namespace.sh \$script || bad=1
+	done
+	exit \$bad"

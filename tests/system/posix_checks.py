@@ -446,7 +446,15 @@ def birth_time(p):
     return sec + nsec / 1e9
 
 
+def tells_birth_time():
+    """A FUSE mount does from Linux 6.6 on."""
+    release = tuple(int(n) for n in os.uname().release.split("-")[0].split(".")[:2])
+    return release >= (6, 6) or not os.path.exists(path(".ext4d"))
+
+
 def check_birth_time():
+    if not tells_birth_time():
+        return
     before = time.time() - 0.1
     p = put("bt", b"x")
     born = birth_time(p)
