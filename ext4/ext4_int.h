@@ -180,15 +180,14 @@ int ext4_inode_init_mapping(struct inode *inode);
 int ext4_orphan_file_open(struct super_block *sb);
 void ext4_orphan_file_close(struct super_block *sb);
 bool ext4_orphan_file_empty(struct super_block *sb);
-/* 0, -ENOSPC (full: use the list), or an error. */
-int ext4_orphan_file_add(handle_t *handle, struct inode *inode);
-int ext4_orphan_file_del(handle_t *handle, struct inode *inode);
+/* 0 and the slot's number in *idx, -ENOSPC (full: use the list), or an error. */
+int ext4_orphan_file_add(handle_t *handle, struct super_block *sb, uint32_t ino, uint32_t *idx);
 /* Call fn on each entry until it returns non-zero. */
 int ext4_orphan_file_for_each(struct super_block *sb,
 			      int (*fn)(struct super_block *sb, uint32_t ino, uint32_t idx,
 					void *arg),
 			      void *arg);
-/* Empty the slot without an inode (bad entry). */
+/* Empty a slot. */
 int ext4_orphan_file_clear(handle_t *handle, struct super_block *sb, uint32_t idx);
 
 #endif

@@ -20,7 +20,7 @@
 #include "util/assert.h"
 #include "util/log.h"
 
-/* ---- The list on disk ---- */
+/* ---- The head of the list on disk ---- */
 
 static int put_head(handle_t *handle, struct super_block *sb, uint32_t ino)
 {
@@ -47,6 +47,8 @@ static uint32_t get_head(struct super_block *sb)
 	return ino;
 }
 
+/* ---- In memory ---- */
+
 /* Where an entry is. */
 enum orphan_place { LIST_HEAD_ENTRY, LIST_END_ENTRY, FILE_ENTRY };
 
@@ -63,6 +65,17 @@ static void link_in_memory_locked(struct inode *inode, enum orphan_place place, 
 	inode->i_on_orphan = true;
 	inode->i_orphan_idx = place == FILE_ENTRY ? idx : UINT32_MAX;
 }
+
+static void unlink_in_memory_locked(struct inode *inode)
+{
+	mutex_assert_held(&inode->i_sb->s_orphan_lock);
+	if (inode->i_orphan_idx == UINT32_MAX)
+		TAILQ_REMOVE(&inode->i_sb->s_orphans, inode, i_orphan);
+	inode->i_on_orphan = false;
+	inode->i_orphan_idx = UINT32_MAX;
+}
+
+/* ---- In the list ---- */
 
 static int list_add(handle_t *handle, struct inode *inode)
 {
@@ -115,8 +128,7 @@ static int list_del(handle_t *handle, struct inode *inode)
 	if (handle != NULL)
 		err = bypass_locked(handle, inode);
 	if (err == 0) {
-		TAILQ_REMOVE(&sb->s_orphans, inode, i_orphan);
-		inode->i_on_orphan = false;
+		unlink_in_memory_locked(inode);
 		inode->i_dtime = 0;
 	}
 	mutex_unlock(&sb->s_orphan_lock);
@@ -124,6 +136,40 @@ static int list_del(handle_t *handle, struct inode *inode)
 		return err;
 	return ext4_mark_inode_dirty(handle, inode);
 }
+
+/* ---- In the file ---- */
+
+static int file_add(handle_t *handle, struct inode *inode)
+{
+	struct super_block *sb = inode->i_sb;
+	uint32_t idx;
+	int err = ext4_orphan_file_add(handle, sb, inode->i_ino, &idx);
+
+	if (err != 0)
+		return err;
+	mutex_lock(&sb->s_orphan_lock);
+	link_in_memory_locked(inode, FILE_ENTRY, idx);
+	mutex_unlock(&sb->s_orphan_lock);
+	return 0;
+}
+
+static int file_del(handle_t *handle, struct inode *inode)
+{
+	struct super_block *sb = inode->i_sb;
+	int err = 0;
+
+	/* After an abort the slot stays on the disk for the next mount. */
+	if (handle != NULL)
+		err = ext4_orphan_file_clear(handle, sb, inode->i_orphan_idx);
+	if (err != 0)
+		return err;
+	mutex_lock(&sb->s_orphan_lock);
+	unlink_in_memory_locked(inode);
+	mutex_unlock(&sb->s_orphan_lock);
+	return 0;
+}
+
+/* ---- In either ---- */
 
 static bool is_on(struct inode *inode)
 {
@@ -145,7 +191,7 @@ int ext4_orphan_add(handle_t *handle, struct inode *inode)
 	if ((atomic_load(&inode->i_state) & I_BAD) != 0 || is_on(inode))
 		return 0;
 	if (sb->s_orphan_file != NULL)
-		err = ext4_orphan_file_add(handle, inode);
+		err = file_add(handle, inode);
 	return err == -ENOSPC ? list_add(handle, inode) : err;
 }
 
@@ -154,7 +200,7 @@ int ext4_orphan_del(handle_t *handle, struct inode *inode)
 	if (!is_on(inode))
 		return 0;
 	if (inode->i_orphan_idx != UINT32_MAX)
-		return ext4_orphan_file_del(handle, inode);
+		return file_del(handle, inode);
 	return list_del(handle, inode);
 }
 

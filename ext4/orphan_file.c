@@ -65,16 +65,6 @@ static bool take_free(struct orphan_block *ob)
 	return false;
 }
 
-static void set_index(struct inode *inode, uint32_t idx, bool on)
-{
-	struct super_block *sb = inode->i_sb;
-
-	mutex_lock(&sb->s_orphan_lock);
-	inode->i_on_orphan = on;
-	inode->i_orphan_idx = idx;
-	mutex_unlock(&sb->s_orphan_lock);
-}
-
 /* A slot of the block was reserved by take_free(). */
 static int fill_slot(handle_t *handle, struct super_block *sb, struct buffer_head *bh, uint32_t ino,
 		     unsigned *slot_out)
@@ -95,11 +85,10 @@ static int fill_slot(handle_t *handle, struct super_block *sb, struct buffer_hea
 	return ext4_handle_dirty_metadata(handle, NULL, bh);
 }
 
-int ext4_orphan_file_add(handle_t *handle, struct inode *inode)
+int ext4_orphan_file_add(handle_t *handle, struct super_block *sb, uint32_t ino, uint32_t *idx)
 {
-	struct super_block *sb = inode->i_sb;
 	struct ext4_orphan_file *of = sb->s_orphan_file;
-	unsigned start = (inode->i_ino * 2654435769u >> 16) % of->of_blocks;
+	unsigned start = (ino * 2654435769u >> 16) % of->of_blocks;
 
 	for (unsigned i = 0; i < of->of_blocks; i++) {
 		unsigned nr = (start + i) % of->of_blocks;
@@ -109,12 +98,12 @@ int ext4_orphan_file_add(handle_t *handle, struct inode *inode)
 
 		if (!take_free(ob))
 			continue;
-		err = fill_slot(handle, sb, ob->ob_bh, inode->i_ino, &slot);
+		err = fill_slot(handle, sb, ob->ob_bh, ino, &slot);
 		if (err != 0) {
 			atomic_fetch_add(&ob->ob_free, 1);
 			return err;
 		}
-		set_index(inode, nr * of->of_per_block + slot, true);
+		*idx = nr * of->of_per_block + slot;
 		return 0;
 	}
 	return -ENOSPC;
@@ -133,18 +122,6 @@ int ext4_orphan_file_clear(handle_t *handle, struct super_block *sb, uint32_t id
 	unlock_buffer(ob->ob_bh);
 	atomic_fetch_add(&ob->ob_free, 1);
 	return ext4_handle_dirty_metadata(handle, NULL, ob->ob_bh);
-}
-
-int ext4_orphan_file_del(handle_t *handle, struct inode *inode)
-{
-	int err = 0;
-
-	/* After an abort the slot stays on the disk for the next mount. */
-	if (handle != NULL)
-		err = ext4_orphan_file_clear(handle, inode->i_sb, inode->i_orphan_idx);
-	if (err == 0)
-		set_index(inode, UINT32_MAX, false);
-	return err;
 }
 
 int ext4_orphan_file_for_each(struct super_block *sb,

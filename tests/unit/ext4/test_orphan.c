@@ -280,11 +280,11 @@ START_TEST(full_file_falls_back_to_the_list)
 	ck_assert_int_eq(fx_mount(&t), 0);
 	for (unsigned i = 0;; i++) {
 		handle_t *h = ext4_journal_start_sb(t.t_sb, HT_MISC, 2, 0);
-		struct inode fake = {.i_sb = t.t_sb, .i_ino = 14};
+		uint32_t idx;
 		int err;
 
 		ck_assert(!IS_ERR(h));
-		err = ext4_orphan_file_add(h, &fake);
+		err = ext4_orphan_file_add(h, t.t_sb, 14, &idx);
 		ck_assert_int_eq(ext4_journal_stop(h, 0), 0);
 		if (err == -ENOSPC)
 			break;
@@ -316,9 +316,9 @@ START_TEST(bad_entries_in_the_file_are_dropped)
 	for (unsigned i = 0; i < 3; i++) {
 		static const uint32_t bad[] = {8, 0xffffffff, 13};
 		handle_t *h = ext4_journal_start_sb(t.t_sb, HT_MISC, 2, 0);
-		struct inode fake = {.i_sb = t.t_sb, .i_ino = bad[i]};
+		uint32_t idx;
 
-		ck_assert_int_eq(ext4_orphan_file_add(h, &fake), 0);
+		ck_assert_int_eq(ext4_orphan_file_add(h, t.t_sb, bad[i], &idx), 0);
 		ck_assert_int_eq(ext4_journal_stop(h, 0), 0);
 	}
 	iput(inode);
