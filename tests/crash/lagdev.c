@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "block/filter.h"
 #include "tests/crash/lagdev.h"
 #include "tests/lib/prng.h"
 #include "util/assert.h"
@@ -129,15 +130,7 @@ struct blkdev *lagdev_open(struct blkdev *lower, uint64_t seed)
 	struct lagdev *l = calloc(1, sizeof(*l));
 
 	ASSERT(l);
-	l->l_bd.bd_ops = &lag_ops;
-	l->l_bd.bd_size_bytes = lower->bd_size_bytes;
-	l->l_bd.bd_logical_block_bytes = lower->bd_logical_block_bytes;
-	l->l_bd.bd_dma_align = lower->bd_dma_align;
-	l->l_bd.bd_max_bytes = lower->bd_max_bytes;
-	l->l_bd.bd_discard = lower->bd_discard;
-	l->l_bd.bd_name = "lag";
-	l->l_bd.bd_lower = lower;
-	l->l_bd.bd_priv = l;
+	filter_init(&l->l_bd, lower, &lag_ops, "lag", l);
 	prng_seed(&l->l_prng, seed);
 	mutex_init(&l->l_lock, LOCK_RANK_LEAF);
 	cond_init(&l->l_cond);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "block/filter.h"
 #include "util/assert.h"
 #include "util/lock.h"
 #include "util/time.h"
@@ -101,16 +102,7 @@ struct blkdev *slowdev_open(struct blkdev *bd)
 	struct slowdev *sd = calloc(1, sizeof(*sd));
 
 	ASSERT(sd != NULL);
-	sd->sd_bd.bd_ops = &slow_ops;
-	sd->sd_bd.bd_size_bytes = bd->bd_size_bytes;
-	sd->sd_bd.bd_logical_block_bytes = bd->bd_logical_block_bytes;
-	sd->sd_bd.bd_dma_align = bd->bd_dma_align;
-	sd->sd_bd.bd_max_bytes = bd->bd_max_bytes;
-	sd->sd_bd.bd_read_only = bd->bd_read_only;
-	sd->sd_bd.bd_discard = bd->bd_discard;
-	sd->sd_bd.bd_name = "slow";
-	sd->sd_bd.bd_lower = bd;
-	sd->sd_bd.bd_priv = sd;
+	filter_init(&sd->sd_bd, bd, &slow_ops, "slow", sd);
 	mutex_init(&sd->sd_lock, LOCK_RANK_NONE);
 	cond_init(&sd->sd_cond);
 	return &sd->sd_bd;
