@@ -334,6 +334,7 @@ static void seal_dirblock(struct buffer_head *bh)
 
 void ext4_dirblock_csum_later(struct inode *dir, struct buffer_head *bh)
 {
+	ext4_dir_changed(dir);
 	if (ext4_has_metadata_csum(dir->i_sb))
 		bh_seal_later(bh, seal_dirblock, dir->i_csum_seed, 0);
 }
@@ -393,6 +394,7 @@ static void seal_dx(struct buffer_head *bh)
 
 void ext4_dx_csum_later(struct inode *dir, struct buffer_head *bh, unsigned count_offset)
 {
+	ext4_dir_changed(dir);
 	if (ext4_has_metadata_csum(dir->i_sb))
 		bh_seal_later(bh, seal_dx, dir->i_csum_seed, count_offset);
 }

@@ -139,6 +139,8 @@ struct inode {
 		[60]; /* [i_data_sem] as on disk: extent root, indirect pointers or fast symlink */
 	ext4_group_t i_block_group;  /* where it lives */
 	uint32_t i_dir_start_lookup; /* [i_rwsem] */
+	/* [i_rwsem] of a directory: another value with each change of a block, one that none had before */
+	uint64_t i_dir_version;
 
 	_Atomic tid_t i_sync_tid;     /* transaction that must commit for fsync */
 	_Atomic tid_t i_datasync_tid; /* the same for fdatasync */
@@ -303,9 +305,10 @@ struct super_block {
 	struct workqueue
 		*s_wq; /* evictions and other slow work; NULL in simulations: done in the caller */
 
-	struct ext4_mballoc *s_mb; /* alloc/ */
-	struct wb_domain *s_wb;	   /* writeback/ */
-	void *s_ns;		   /* namespace/ */
+	struct ext4_mballoc *s_mb;	      /* alloc/ */
+	struct wb_domain *s_wb;		      /* writeback/ */
+	struct ext4_dir_misses *s_dir_misses; /* namespace/ */
+	_Atomic uint64_t s_dir_version;	      /* [atomic] the last one given */
 	void (*s_panic)(
 		struct super_block *sb); /* errors=panic: set by the front; must not return */
 	/* Registered by alloc/: the free counters now. NULL: those of the superblock are kept. */
@@ -326,6 +329,11 @@ struct super_block {
 	unsigned s_nr_journal_map;
 };
 
+/* The content of the directory is another one from now on. */
+static inline void ext4_dir_changed(struct inode *dir)
+{
+	dir->i_dir_version = atomic_fetch_add(&dir->i_sb->s_dir_version, 1) + 1;
+}
 static inline bool sb_rdonly(const struct super_block *sb)
 {
 	return atomic_load_explicit(&sb->s_read_only, memory_order_acquire);

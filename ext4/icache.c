@@ -187,6 +187,7 @@ static struct inode *alloc_inode(struct super_block *sb, uint32_t ino)
 	inode->i_ino = ino;
 	inode->i_block_group = (ino - 1) / sb->s_inodes_per_group;
 	inode->i_orphan_idx = UINT32_MAX;
+	ext4_dir_changed(inode);
 	inode->i_work.w_fn = evict_work;
 	rwsem_init(&inode->i_rwsem, LOCK_RANK_I_RWSEM);
 	rwsem_init(&inode->i_data_sem, LOCK_RANK_I_DATA_SEM);

@@ -188,4 +188,14 @@ int ext4_dir_parent_prepare(handle_t *handle, struct inode *dir, struct buffer_h
 int ext4_dir_parent_set(handle_t *handle, struct inode *dir, struct buffer_head *bh,
 			uint32_t parent_ino);
 
+/* ---- What a lookup did not find (dir_miss.c) ---- */
+
+int ext4_dir_miss_init(struct super_block *sb);
+/* Also of a file system that came up half. */
+void ext4_dir_miss_exit(struct super_block *sb);
+/* A search with want_room did not find the name: keep where it fits. The slot is not put yet. */
+void ext4_dir_note_miss(struct inode *dir, const struct dir_slot *slot);
+/* Is slot's name known to be missing, and is there room in one block? Then ds_fit is set, as a search would have set it. */
+bool ext4_dir_recall_miss(struct inode *dir, struct dir_slot *slot);
+
 #endif

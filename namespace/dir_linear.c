@@ -2,9 +2,10 @@
 /*
  * dir_linear.c - whole directories: search by index or block by block, add, remove and replace entries, "." and "..".
  *
- * A search that does not find the name remembers where it could be added, so that creating a file costs one walk. A
- * directory of one block, or of a file system without dir_index, is a plain chain of leaves; where the index turns out
- * to be unusable the leaves are walked as well. A linear directory of one block becomes indexed when it is full.
+ * A search that does not find the name remembers where it could be added, so that creating a file costs one walk, and
+ * none where a lookup made it (dir_miss.c). A directory of one block, or of a file system without dir_index, is a plain
+ * chain of leaves; where the index turns out to be unusable the leaves are walked as well. A linear directory of one
+ * block becomes indexed when it is full.
  *
  * Invariants: (1) a search looks at no more blocks than the directory has. (2) A slot's buffers are referenced. (3) The
  * entries of an index block are never taken for names.
@@ -104,6 +105,8 @@ int ext4_dir_search(struct inode *dir, const char *name, size_t len, bool want_r
 	ASSERT_CMP(len, >, 0u);
 	memset(slot, 0, sizeof(*slot));
 	slot->ds_scan = scan;
+	if (want_room && ext4_dir_recall_miss(dir, slot))
+		return 0;
 	if (ext4_dir_indexed(dir)) {
 		ret = ext4_dx_search(dir, slot);
 		slot->ds_bad_index = ret == -EDXBAD;

@@ -17,6 +17,7 @@
 #include "ext4/inode.h"
 #include "ext4/super.h"
 #include "namespace/acl.h"
+#include "namespace/dir.h"
 #include "namespace/ns.h"
 #include "util/assert.h"
 #include "util/log.h"
@@ -94,6 +95,7 @@ static void undo_mount(struct super_block *sb, bool has_alloc, bool has_wb)
 		wb_exit(sb);
 	if (has_alloc)
 		ext4_alloc_exit(sb);
+	ext4_dir_miss_exit(sb);
 	(void)ext4_put_super_keep(sb);
 }
 
@@ -134,7 +136,9 @@ int ext4_mount(struct blkdev *dev, const struct ext4_options *opts, struct super
 	err = ext4_fill_super(dev, opts, &upper_ops, &sb);
 	if (err != 0)
 		return err;
-	err = ext4_alloc_init(sb);
+	err = ext4_dir_miss_init(sb);
+	if (err == 0)
+		err = ext4_alloc_init(sb);
 	has_alloc = err == 0;
 	if (err == 0) {
 		err = wb_init(sb);
@@ -162,6 +166,7 @@ int ext4_umount(struct super_block *sb)
 	drop_inodes(sb);
 	wb_exit(sb);
 	ext4_alloc_exit(sb);
+	ext4_dir_miss_exit(sb);
 	err = ext4_put_super(sb);
 	return err != 0 ? err : sync_err;
 }

@@ -43,8 +43,11 @@ static int lookup_locked(struct inode *dir, const char *name, size_t len, struct
 	if (dotdot) {
 		ret = ext4_dir_parent(dir, &ino);
 	} else {
-		ret = ext4_dir_search(dir, name, len, false, &slot);
+		/* Who asks for a name that is not there mostly wants to make it. */
+		ret = ext4_dir_search(dir, name, len, true, &slot);
 		ino = slot.ds_ino;
+		if (ret == 0)
+			ext4_dir_note_miss(dir, &slot);
 		ext4_dir_slot_put(&slot);
 		ret = ret == 0 ? -ENOENT : ret < 0 ? ret : 0;
 	}
