@@ -232,6 +232,11 @@ static bool worker_init(struct worker *w)
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (rq->rq_buf == MAP_FAILED)
 		return false;
+	/*
+	 * The payload's first page must be there: a name that ends close before it is compared by masked loads that
+	 * reach into it, and on x86 each such load of an absent page is an assist of the processor, half a microsecond.
+	 */
+	rq->rq_buf[REQUEST_PAYLOAD] = 0;
 	rq->rq_channel = w->w_index + 1;
 	w->w_hooks = (struct block_hooks){hook_begin, hook_end, w};
 	thread_set_block_hooks(&w->w_hooks);
