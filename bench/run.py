@@ -2,6 +2,7 @@
 """The experiments: bench/run.sh prepares the machine and starts this in a mount namespace of its own."""
 import argparse
 import datetime
+import errno
 import os
 import shutil
 import signal
@@ -37,6 +38,8 @@ def parse(argv):
     p.add_argument("--one-cpu", action="store_true", help="clients and the threads that answer them on one CPU, for all systems alike")
     p.add_argument("--rounds", type=int, help="rounds of each experiment")
     p.add_argument("--out", help="where results.json goes; default build/bench")
+    p.add_argument("--no-install", action="store_true", help="install, download and build nothing")
+    p.add_argument("--inside", help=argparse.SUPPRESS, choices=list(devices.EMULATED))  # in a guest: what its disk stands for
     p.add_argument("--plan", action="store_true", help="say what would be run and what is missing, and run nothing")
     p.add_argument("--yes", action="store_true", help="destroy the device without asking")
     p.add_argument("--over-partitions", action="store_true", help="destroy a device that has a partition table")
@@ -52,7 +55,10 @@ def parse(argv):
     if unknown:
         raise Refused(f"--only: there is no {', '.join(unknown)}; there are {', '.join(e.name for e in ALL)}")
     args.names = names or [e.name for e in ALL]
+    args.peers_given = args.peers is not None
     args.peers = [] if args.mode == "smoke" and args.peers is None else list(PEERS) if args.peers is None else [x for x in args.peers.split(",") if x]
+    if args.emulate == "raid5" and args.peers_given and args.peers and "004" in args.names and "md" not in args.names:
+        args.names.append("md")
     unknown = [x for x in args.peers if x not in PEERS]
     if unknown:
         raise Refused(f"--peers: there is no {', '.join(unknown)}; there are {', '.join(PEERS)}")
@@ -86,6 +92,7 @@ def check_machine(suite):
 def open_target(suite, args):
     if args.device:
         suite.device = devices.open_device(args.device, args.yes, args.over_partitions)
+        suite.device.limited = args.inside is not None
     else:
         suite.device = devices.open_image(os.path.join(suite.work, "ram"), IMAGE_MIB[args.mode] * devices.MIB, suite.notes, args.plan)
     suite.can_compare = os.geteuid() == 0 and (args.device is not None or suite.device.loop is not None)
@@ -145,10 +152,15 @@ def show_plan(suite, experiments):
 def main(argv):
     args = parse(argv)
     out = os.path.abspath(args.out or os.path.join(TOP, "build", "bench"))
-    os.makedirs(out, exist_ok=True)
-    check_room(out)
-    work = tempfile.mkdtemp(prefix="ext4d-bench.", dir=os.environ.get("TMPDIR"))
-    os.mkdir(os.path.join(work, "ram"))
+    try:
+        os.makedirs(out, exist_ok=True)
+        if not os.access(out, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), out)
+        check_room(out)
+        work = tempfile.mkdtemp(prefix="ext4d-bench.", dir=os.environ.get("TMPDIR"))
+        os.mkdir(os.path.join(work, "ram"))
+    except OSError as error:
+        raise Refused(f"{error.filename}: {error.strerror}: give another folder with --out, or TMPDIR for what is there meanwhile") from None
     suite = Suite(args, work, TOP, os.environ.get("EXT4D_BUILD") or os.path.join(TOP, "build", "release"))
     try:
         check_machine(suite)

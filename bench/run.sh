@@ -8,7 +8,7 @@
 install=1 args=() smoke=0
 for a in "$@"; do
 	case $a in
-	--no-install) install=0 ;;
+	--no-install) install=0 args+=("$a") ;;
 	--smoke) smoke=1 args+=("$a") ;;
 	--one-cpu) one_cpu; args+=("$a") ;;
 	-h | --help) exec python3 "$TOP/bench/run.py" --help ;;

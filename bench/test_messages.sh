@@ -65,12 +65,24 @@ says "fuse2fs is left out" 0 env PATH="$WORK/bin:/usr/sbin" "$TOP/bench/run.sh" 
 says "fio is not installed" 0 env PATH="$WORK/bin:/usr/sbin" "$TOP/bench/run.sh" --no-install --plan --smoke --emulate ram --only fio --out "$WORK/out"
 mkdir -m 777 "$WORK/user"
 chmod 755 "$WORK"
+says "Permission denied: give another folder" 2 setpriv --reuid 65534 --regid 65534 --clear-groups \
+	"$TOP/bench/run.sh" --no-install --plan --smoke --emulate ram --out "$WORK/out"
+says "a real device needs root" 2 env TMPDIR="$WORK/user" setpriv --reuid 65534 --regid 65534 --clear-groups \
+	"$TOP/bench/run.sh" --no-install --plan --smoke --device "$loop" --out "$WORK/user/out"
 says "not root: ext4d runs alone" 0 env TMPDIR="$WORK/user" setpriv --reuid 65534 --regid 65534 --clear-groups \
 	"$TOP/bench/run.sh" --no-install --plan --smoke --emulate ram --peers ext4 --out "$WORK/user/out"
 says "is older than 6.1" 0 setarch "$(uname -m)" --uname-2.6 "$TOP/bench/run.sh" --no-install --plan --smoke --emulate ram --only 000 --out "$WORK/out"
 # shellcheck disable=SC2016
-says "no cgroup v1 blkio controller" 0 unshare -m --propagation private bash -c 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"' _ \
-	"$TOP/bench/run.sh" --no-install --plan --smoke --emulate sata3 --only 000 --peers ext4 --out "$WORK/out"
+no_cgroup() { unshare -m --propagation private bash -c 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"' _ "$@"; }
+says "no cgroup v1 blkio controller" 0 no_cgroup "$TOP/bench/run.sh" --no-install --plan --smoke --emulate sata3 --only 000 --peers ext4 --out "$WORK/out"
+says "so ext4d runs alone where the device is modelled; no guest either: the packages" 0 no_cgroup env EXT4D_RIGS="$WORK/none" \
+	"$TOP/bench/run.sh" --no-install --plan --smoke --emulate hdd --only 000 --peers ext4 --out "$WORK/out"
+mkdir "$WORK/rigs"
+touch "$WORK/rigs/vm.ready"
+says "000 writepages_budget: dd if=/dev/zero of=z.img bs=8K count=6144; ext4d new, ext4d old, guest, null" 0 no_cgroup env EXT4D_RIGS="$WORK/rigs" \
+	"$TOP/bench/run.sh" --no-install --plan --smoke --emulate hdd --only 000 --peers ext4 --out "$WORK/out"
+says "compares on md arrays in a guest" 0 run --emulate raid5 --only 000,dd --peers ext4
+says "on CPU" 0 run --emulate ram --only 000 --one-cpu
 
 for left in "$WORK"/ext4d-bench.*; do
 	[ ! -e "$left" ] || { echo "$left stayed behind"; exit 1; }

@@ -12,6 +12,7 @@ import threading
 import time
 
 from suite import device as devices
+from suite import guest
 from suite import record as records
 from suite import shell, systems
 from suite.counters import Snapshot
@@ -29,7 +30,8 @@ class Skip(Exception):
 
 @dataclasses.dataclass
 class Variant:
-    """What runs: a system, and for ext4d the switches; `limit` is how the device is slowed down: filter, throttle or none."""
+    """What runs: a system, and for ext4d the switches; `limit` is how the device is slowed down: filter, throttle, guest or
+    none. The system `guest` is all that is compared in a guest, in all rounds, as one step."""
     system: str
     setting: str = None
     tunables: dict = dataclasses.field(default_factory=dict)
@@ -160,8 +162,8 @@ class Experiment:
     def __init__(self, suite):
         self.suite = suite
         self.record = records.ExperimentRecord(self.name, self.title, self.about, self.seed)
-        self.own_seconds, self.stopped, self.samples = {}, {}, {}
-        self.emulation = suite.args.emulate if suite.args.emulate != "fit" else self.fits
+        self.own_seconds, self.stopped, self.samples, self.guest_plots = {}, {}, {}, {}
+        self.emulation = suite.args.inside or (suite.args.emulate if suite.args.emulate != "fit" else self.fits)
 
     # What an experiment gives.
 
@@ -196,16 +198,31 @@ class Experiment:
         found = []
         slow = self.emulation is not None and self.emulation != "ram"
         names = [p for p in self.suite.peers + list(extra) if p in ("null",) or self.suite.can_compare]
-        if slow and names and not self.suite.device.can_throttle():
-            names = [n for n in names if n == "null"]
-            self.suite.note("no cgroup v1 blkio controller (or no loop device): the kernel cannot be slowed down here, so ext4d runs alone "
-                            "where the device is modelled; --emulate ram compares at full speed, --device on a real one, and a guest has disks with "
-                            "limits: tests/rigs/qemu.sh -d IMAGE,throttling.bps-write=N -- bench/run.sh --no-install --device /dev/vda --yes")
+        if slow and any(n != "null" for n in names):
+            if "write_bps" not in devices.EMULATED[self.emulation]:
+                names = [n for n in names if n == "null"]
+                self.suite.note(f"--emulate {self.emulation} is a filter of ext4d, which runs alone on it; --only md compares on md arrays in a guest")
+            elif not self.suite.device.can_throttle():
+                names = [n for n in names if n == "null"]
+                found += self.in_guest()
         for name in names:
             found.append(Variant(name, limit="throttle" if slow and name != "null" else "none"))
         if slow and any(v.limit == "throttle" for v in found):
             found.insert(0, Variant("ext4d", "throttled", {}, options, "throttle"))
         return found
+
+    def in_guest(self):
+        """The comparison that this kernel cannot slow a device down for; a note if there can be none."""
+        where = "no cgroup v1 blkio controller (or no loop device): this kernel cannot be slowed down"
+        why = guest.missing(self.suite)
+        if why is None and self.suite.args.peers_given and self.suite.peers:
+            self.suite.note(f"{where}; peers are measured in a qemu guest whose disk has limits, which takes minutes")
+            return [Variant("guest", limit="guest")]
+        others = "--emulate ram compares at full speed, --device on a real one"
+        if why is None:
+            others += ", and --peers ext4,fuse2fs with limits, in a qemu guest that is slow"
+        self.suite.note(f"{where}, so ext4d runs alone where the device is modelled{'; no guest either: ' + why if why else ''}; {others}")
+        return []
 
     def mkfs(self):
         emulated = devices.EMULATED.get(self.emulation or "", {})
@@ -321,9 +338,15 @@ class Suite:
                 experiment.record.skip(str(why))
                 planned.append((experiment, []))
                 continue
-            steps = [(v, r) for r in range(1, self.rounds + 1) for v in experiment.order(variants, r)]
+            if self.args.inside:
+                variants = [v for v in variants if v.limit == "throttle"]
+            steps = [(v, r) for r in range(1, self.rounds + 1) for v in experiment.order(variants, r)
+                     if v.system != "guest" or r == self.rounds]
             for variant, _ in steps:
-                self.progress.plan((experiment.name, variant.label()), experiment.guess[self.mode])
+                guess = experiment.guess[self.mode]
+                if variant.system == "guest":
+                    guess = guest.BOOT_S + guess * guest.SLOWER * self.rounds * (1 + len(self.peers))
+                self.progress.plan((experiment.name, variant.label()), guess)
             planned.append((experiment, steps))
         return planned
 
@@ -355,6 +378,7 @@ class Suite:
                     self.one_step(experiment, variant, round_)
                 if steps:
                     experiment.finish()
+                    guest.add_plots(experiment)
             finally:
                 experiment.record.head["seconds"] = time.monotonic() - begin
                 self.save(False)
@@ -367,7 +391,10 @@ class Suite:
         self.progress.step(f"{experiment.name} {experiment.title}: round {round_} of {self.rounds}, {variant.label()}")
         begin = time.monotonic()
         try:
-            experiment.run_step(variant, round_)
+            if variant.system == "guest":
+                guest.run(experiment)
+            else:
+                experiment.run_step(variant, round_)
         except Stopped:
             self.step_failed(experiment, variant, round_, "took too long and was stopped")
         except (StepFailed, OSError, ValueError, KeyError, ZeroDivisionError) as why:

@@ -47,6 +47,7 @@ class Device:
         self.name, self.model = name or path, model
         self.number = None
         self.loop = None
+        self.limited = False  # slow already, by somebody else's doing: in a guest
 
     def close(self):
         self.throttle(None)
@@ -55,7 +56,7 @@ class Device:
             self.loop = None
 
     def can_throttle(self):
-        return self.loop is not None and os.access(CGROUP + "blkio.throttle.write_bps_device", os.W_OK)
+        return self.limited or self.loop is not None and os.access(CGROUP + "blkio.throttle.write_bps_device", os.W_OK)
 
     def throttle(self, emulation):
         """As slow as `emulation` for everybody; None: as fast as it is."""

@@ -5,6 +5,10 @@ import os
 import statistics
 
 
+# Settings of ext4d on a device that was slowed down for all systems alike
+ALL_ALIKE = ("throttled", "guest")
+
+
 def plain(value):
     """Short numbers: six significant digits are more than any measurement here has."""
     if isinstance(value, float):
@@ -45,12 +49,19 @@ class Metric:
         return result["median"] if result else None
 
     def as_json(self):
-        own = self.median("ext4d", self.default_setting())
         for result in self.results.values():
+            own = self.median("ext4d", self.setting_beside(result))
             if own and result["median"]:
                 result["ratio"] = own / result["median"]
         return {"name": self.name, "label": self.label, "unit": self.unit, "better": self.better,
                 "results": list(self.results.values())}
+
+    def setting_beside(self, result):
+        """The setting of ext4d on a device that was slowed down in the same way: what a result can be compared with."""
+        for setting in ALL_ALIKE:
+            if ("ext4d", setting) in self.results and (result["setting"] == setting or result["system"] in ("ext4", "fuse2fs", "raw")):
+                return setting
+        return self.default_setting()
 
     def default_setting(self):
         """What ext4d does unless told otherwise."""

@@ -42,12 +42,28 @@ def on_cpus(cpus):
         os.sched_setaffinity(0, before)
 
 
+def members(session):
+    """The processes of a session: those that went into a group of their own too, but no daemon, which has its own."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        fields = read_text(f"/proc/{name}/stat").rpartition(")")[2].split()
+        if len(fields) > 3 and fields[3] == str(session) and fields[0] != "Z":
+            found.append(int(name))
+    return found
+
+
 def kill_group(process):
     """The process and all that it started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    for _ in range(10):
+        left = members(process.pid)
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        if not left:
+            break
+        time.sleep(0.01)
     process.wait()
     running.discard(process)
 

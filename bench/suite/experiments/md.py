@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """md: a sequential dd on real md arrays in a guest (tests/rigs), with what the members saw of it."""
 import json
-import os
 
-from suite import shell
+from suite import guest, shell
 from suite.core import Experiment, Skip, Variant
 from suite.record import axis
 from suite.shell import StepFailed
@@ -21,13 +20,13 @@ class Md(Experiment):
     MIBS = {"smoke": 128, "quick": 256, "default": 1024, "full": 1024}
 
     def setup(self):
-        self.rig = os.path.join(self.suite.top, "tests", "rigs", "raid.sh")
-        if not os.access(self.rig, os.X_OK):
-            raise Skip("tests/rigs/raid.sh is not there")
-        if os.geteuid() != 0:
-            raise Skip("guests need root here: their root is the host's")
-        if self.suite.mode in ("smoke", "quick") and "md" not in self.suite.args.only.split(","):
-            raise Skip("takes minutes and downloads a guest kernel: --only md")
+        args = self.suite.args
+        asked = "md" in args.only.split(",") or (args.emulate == "raid5" and args.peers_given)
+        if self.suite.mode in ("smoke", "quick") and not asked:
+            raise Skip("takes minutes and downloads a guest kernel: --only md, or --emulate raid5 --peers ext4,fuse2fs")
+        why = guest.missing(self.suite, "raid.sh", "uml")
+        if why:
+            raise Skip(why)
         self.mib = self.size(self.MIBS)
         self.record.head["workload"] = f"dd if=/dev/zero bs=1M count={self.mib} conv=fsync in the guest"
         self.record.head["settings"] = {s: {"write_bump": s} for s in SETTINGS}
@@ -39,10 +38,9 @@ class Md(Experiment):
         return [f"ext4d:write_bump={s},writeback_chunk=1024" for s in SETTINGS] + list(self.suite.peers)
 
     def run_step(self, variant, round_):
-        env = {**os.environ, "EXT4D_BUILD": self.suite.build}
         for level, disks, chunk in ARRAYS:
-            cmd = [self.rig, str(level), str(disks), str(chunk), str(self.mib), *self.systems()]
-            text = shell.run(cmd, limit=1800, env=env, ok=(0, 77))[0]
+            cmd = [guest.rig(self.suite, "raid.sh"), str(level), str(disks), str(chunk), str(self.mib), *self.systems()]
+            text = shell.run(cmd, limit=1800, env=guest.environment(self.suite), ok=(0, 77))[0]
             if text.startswith("skipped:"):
                 self.record.skip(text.strip())
                 return
@@ -57,6 +55,8 @@ class Md(Experiment):
         setting = row["options"].split("write_bump=")[1].split(",")[0] if "write_bump=" in row["options"] else None
         m(f"{name}_speed", f"{label}: dd", "MB/s").add(system, setting, row["mb_s"])
         m(f"{name}_reads", f"{label}: read / written", "%", "lower").add(system, setting, row["read_percent"])
+        m(f"{name}_read_kib", f"{label}: members read", "KiB", "lower").add(system, setting, row["read_kib"])
+        m(f"{name}_written_kib", f"{label}: members written", "KiB", "lower").add(system, setting, row["written_kib"])
         m(f"{name}_count", f"{label}: member reads", "", "lower").add(system, setting, row["member_reads"])
         self.record.check("e2fsck", system, setting, round_, row["fsck"] == 0, f"exit code {row['fsck']}")
         if row["own"]:
