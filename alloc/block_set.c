@@ -12,12 +12,11 @@
 #include <stdlib.h>
 
 #include "util/assert.h"
+#include "util/order.h"
 
 static int block_range_compare(const struct block_range *a, const struct block_range *b)
 {
-	if (a->br_start == b->br_start)
-		return 0;
-	return a->br_start < b->br_start ? -1 : 1;
+	return order_u64(a->br_start, b->br_start);
 }
 
 RB_GENERATE_INTERNAL(block_set, block_range, br_rb, block_range_compare,

@@ -23,13 +23,12 @@
 #include "ext4/jbd2_glue.h"
 #include "util/assert.h"
 #include "util/log.h"
+#include "util/order.h"
 #include "util/trace.h"
 
 static int compare_recs(const struct mb_free_rec *a, const struct mb_free_rec *b)
 {
-	if (a->fr_start == b->fr_start)
-		return 0;
-	return a->fr_start < b->fr_start ? -1 : 1;
+	return order_u64(a->fr_start, b->fr_start);
 }
 
 RB_GENERATE_INTERNAL(mb_free_tree, mb_free_rec, fr_rb, compare_recs, static __attribute__((unused)))

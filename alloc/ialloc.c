@@ -34,6 +34,7 @@
 #include "ext4/jbd2_glue.h"
 #include "util/assert.h"
 #include "util/crc32c.h"
+#include "util/splitmix.h"
 #include "util/time.h"
 
 #define MAX_FLEX_LOOKS 64u /* flex groups compared for a directory */
@@ -397,15 +398,10 @@ static int clear_number(handle_t *handle, struct super_block *sb, struct mb_grou
 
 static uint32_t new_generation(struct super_block *sb)
 {
-	/*
-	 * splitmix64 of a random start: not guessable from outside is not asked for, only different
-	 * each time.
-	 */
-	uint64_t z = atomic_fetch_add(&ext4_mb(sb)->mb_generation, UINT64_C(0x9e3779b97f4a7c15));
+	/* From a random start: not guessable from outside is not asked for, only different each time. */
+	uint64_t state = atomic_fetch_add(&ext4_mb(sb)->mb_generation, SPLITMIX64_STEP);
 
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return (uint32_t)(z ^ (z >> 31));
+	return (uint32_t)splitmix64(&state);
 }
 
 static uint32_t new_flags(const struct creation *c)

@@ -20,16 +20,6 @@ void bio_copy_in(const struct bio *bio, uint64_t skip_bytes, const void *src, si
  */
 int blk_sync_lower(struct blkdev *lower, struct bio *bio);
 
-/* The next number of a reproducible sequence (splitmix64). */
-static inline uint64_t backend_random(uint64_t *state)
-{
-	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
 /* ---- Files and block devices ---- */
 
 struct devfile {

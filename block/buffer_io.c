@@ -22,6 +22,7 @@
 #include "block/buffer_impl.h"
 #include "util/assert.h"
 #include "util/err.h"
+#include "util/order.h"
 
 #define READAHEAD_RUN 64u
 #define READAHEAD_MAX 1024u
@@ -66,9 +67,7 @@ struct write_window {
 
 static int compare_ranges(const struct bh_inflight *a, const struct bh_inflight *b)
 {
-	if (a->if_blocknr == b->if_blocknr)
-		return 0;
-	return a->if_blocknr < b->if_blocknr ? -1 : 1;
+	return order_u64(a->if_blocknr, b->if_blocknr);
 }
 
 RB_PROTOTYPE_INTERNAL(bh_inflight_tree, bh_inflight, if_link, compare_ranges,
@@ -458,10 +457,8 @@ static int compare_buffers(const void *a, const void *b)
 	const struct buffer_head *y = *(struct buffer_head *const *)b;
 
 	if (x->b_blocknr != y->b_blocknr)
-		return x->b_blocknr < y->b_blocknr ? -1 : 1;
-	if (x == y)
-		return 0;
-	return (uintptr_t)x < (uintptr_t)y ? -1 : 1;
+		return order_u64(x->b_blocknr, y->b_blocknr);
+	return order_u64((uintptr_t)x, (uintptr_t)y);
 }
 
 static unsigned sort_unique(struct buffer_head **bhs, unsigned n)

@@ -294,32 +294,33 @@ static int transfer_bounced(struct devfile *df, const struct bio *bio)
 	return err;
 }
 
-static int deallocate(const struct devfile *df, const struct bio *bio)
+/* By ioctl on a block device, by fallocate in a file. */
+static int on_range(const struct devfile *df, const struct bio *bio, unsigned long request,
+		    int mode)
 {
 	uint64_t range[2] = {bio->bi_offset_bytes, bio->bi_len_bytes};
 	int rc;
 
 	if (df->df_block_device)
-		rc = ioctl(df->df_fd, BLKDISCARD, range);
+		rc = ioctl(df->df_fd, request, range);
 	else
-		rc = fallocate(df->df_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			       (off_t)range[0], (off_t)range[1]);
+		rc = fallocate(df->df_fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)range[0],
+			       (off_t)range[1]);
 	return rc != 0 ? -errno : 0;
+}
+
+static int deallocate(const struct devfile *df, const struct bio *bio)
+{
+	return on_range(df, bio, BLKDISCARD, FALLOC_FL_PUNCH_HOLE);
 }
 
 /* -EOPNOTSUPP where the range has to be written. */
 static int write_zeroes(const struct devfile *df, const struct bio *bio)
 {
-	uint64_t range[2] = {bio->bi_offset_bytes, bio->bi_len_bytes};
-	int rc;
+	int err = on_range(df, bio, BLKZEROOUT, FALLOC_FL_ZERO_RANGE);
 
-	if (df->df_block_device)
-		rc = ioctl(df->df_fd, BLKZEROOUT, range);
-	else
-		rc = fallocate(df->df_fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
-			       (off_t)range[0], (off_t)range[1]);
-	if (rc != 0)
-		return errno == ENOTTY ? -EOPNOTSUPP : -errno;
+	if (err != 0)
+		return err == -ENOTTY ? -EOPNOTSUPP : err;
 	if ((bio->bi_flags & REQ_FUA) != 0 && fdatasync(df->df_fd) != 0)
 		return -errno;
 	return 0;

@@ -20,6 +20,7 @@
 #include "util/assert.h"
 #include "util/err.h"
 #include "util/log.h"
+#include "util/splitmix.h"
 
 #define RECORDS_MAX 4096u
 #define ALIGN_BYTES 4096u
@@ -116,7 +117,7 @@ static int evict(struct fault_cache *fc, unsigned i)
 
 static unsigned random_record(struct fault_cache *fc)
 {
-	return (unsigned)(backend_random(&fc->fc_seed) % fc->fc_n);
+	return (unsigned)(splitmix64(&fc->fc_seed) % fc->fc_n);
 }
 
 static int evict_all(struct fault_cache *fc)
@@ -243,15 +244,14 @@ void fault_cache_power_cut(struct fault_cache *fc)
 	/* Oldest first: what is kept of a newer record replaces what is kept of an older one. */
 	while (fc->fc_n > 0) {
 		const struct record *rc = fc->fc_record[0];
-		uint64_t dice = backend_random(&fc->fc_seed) % 100;
+		uint64_t dice = splitmix64(&fc->fc_seed) % 100;
 		uint64_t sectors = rc->rc_len_bytes / unit;
 
 		/* The medium is all that is left: an error of its own changes nothing here. */
 		if (dice < CUT_KEEP_PERCENT)
 			(void)write_record(fc, rc, rc->rc_len_bytes);
 		else if (dice < CUT_KEEP_PERCENT + CUT_TEAR_PERCENT)
-			(void)write_record(fc, rc,
-					   backend_random(&fc->fc_seed) % (sectors + 1) * unit);
+			(void)write_record(fc, rc, splitmix64(&fc->fc_seed) % (sectors + 1) * unit);
 		drop_record(fc, 0);
 	}
 }

@@ -29,6 +29,7 @@
 #include "util/err.h"
 #include "util/lock.h"
 #include "util/log.h"
+#include "util/splitmix.h"
 #include "util/time.h"
 
 #define CACHE_LIMIT_BYTES (UINT64_C(64) << 20)
@@ -102,7 +103,7 @@ static bool acts_locked(struct fault_filter *ff, struct armed_rule *ar)
 	if (ar->ar_seen < nth || ar->ar_seen - nth >= count)
 		return false;
 	if (ar->ar_rule.fr_permille != 0 &&
-	    backend_random(&ff->ff_seed) % 1000 >= ar->ar_rule.fr_permille)
+	    splitmix64(&ff->ff_seed) % 1000 >= ar->ar_rule.fr_permille)
 		return false;
 	ar->ar_hits++;
 	return true;
@@ -124,7 +125,7 @@ static bool choose_rule(struct fault_filter *ff, const struct bio *bio, struct f
 		found = acts_locked(ff, ar);
 		if (found) {
 			*rule = ar->ar_rule;
-			*dice = backend_random(&ff->ff_seed);
+			*dice = splitmix64(&ff->ff_seed);
 		}
 	}
 	mutex_unlock(&ff->ff_lock);

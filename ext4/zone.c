@@ -23,6 +23,7 @@
 
 #include "ext4/ext4_int.h"
 #include "util/assert.h"
+#include "util/order.h"
 
 #define MIN_WINDOW_BITS 4u
 #define MAX_WINDOW_BITS 10u
@@ -54,9 +55,7 @@ static int compare_ranges(const void *a, const void *b)
 {
 	const struct range *x = a, *y = b;
 
-	if (x->r_start != y->r_start)
-		return x->r_start < y->r_start ? -1 : 1;
-	return 0;
+	return order_u64(x->r_start, y->r_start);
 }
 
 /* The first range that ends after block, by binary search; n if there is none. */

@@ -26,6 +26,7 @@
 #include "util/assert.h"
 #include "util/err.h"
 #include "util/log.h"
+#include "util/order.h"
 #include "util/time.h"
 
 #define CP_BATCH 256u
@@ -242,7 +243,7 @@ static int compare_copies(const void *a, const void *b)
 	uint64_t x = ((const struct cp_copy *)a)->cc_bh->b_blocknr;
 	uint64_t y = ((const struct cp_copy *)b)->cc_bh->b_blocknr;
 
-	return x == y ? 0 : x < y ? -1 : 1;
+	return order_u64(x, y);
 }
 
 /* Copy the newest committed content; false if a transaction took the buffer meanwhile. */

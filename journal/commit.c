@@ -27,6 +27,7 @@
 #include "util/assert.h"
 #include "util/err.h"
 #include "util/log.h"
+#include "util/order.h"
 #include "util/time.h"
 
 #define HOME_BATCH 256u
@@ -325,7 +326,7 @@ static int compare_home(const void *a, const void *b)
 	uint64_t x = ((const struct home_copy *)a)->hc_bh->b_blocknr;
 	uint64_t y = ((const struct home_copy *)b)->hc_bh->b_blocknr;
 
-	return x == y ? 0 : x < y ? -1 : 1;
+	return order_u64(x, y);
 }
 
 static int write_home_batch(journal_t *j, struct home_copy *hc, unsigned n)

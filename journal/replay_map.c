@@ -17,6 +17,7 @@
 
 #include "util/assert.h"
 #include "util/err.h"
+#include "util/order.h"
 
 #define MAP_BLOCKS_MAX 4096u
 #define RUN_BLOCKS_MAX 256u
@@ -43,9 +44,7 @@ struct map_write {
 
 static int compare_blocks(const struct replay_block *a, const struct replay_block *b)
 {
-	if (a->rb_blocknr == b->rb_blocknr)
-		return 0;
-	return a->rb_blocknr < b->rb_blocknr ? -1 : 1;
+	return order_u64(a->rb_blocknr, b->rb_blocknr);
 }
 
 RB_PROTOTYPE_INTERNAL(replay_tree, replay_block, rb_link, compare_blocks,

@@ -17,12 +17,11 @@
 #include "journal/journal_int.h"
 #include "util/assert.h"
 #include "util/err.h"
+#include "util/order.h"
 
 static int compare_records(const struct revoke_record *a, const struct revoke_record *b)
 {
-	if (a->r_blocknr == b->r_blocknr)
-		return 0;
-	return a->r_blocknr < b->r_blocknr ? -1 : 1;
+	return order_u64(a->r_blocknr, b->r_blocknr);
 }
 
 RB_PROTOTYPE_INTERNAL(revoke_tree, revoke_record, r_link, compare_records,

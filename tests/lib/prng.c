@@ -12,25 +12,17 @@
 #include <stdlib.h>
 
 #include "util/assert.h"
+#include "util/splitmix.h"
 
 static uint64_t rotate_left(uint64_t v, unsigned n)
 {
 	return (v << n) | (v >> (64 - n));
 }
 
-static uint64_t splitmix(uint64_t *state)
-{
-	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
 void prng_seed(struct prng *p, uint64_t seed)
 {
 	for (unsigned i = 0; i < 4; i++)
-		p->p_state[i] = splitmix(&seed);
+		p->p_state[i] = splitmix64(&seed);
 }
 
 uint64_t prng_next(struct prng *p)

@@ -17,6 +17,7 @@
 #include "ext4/inode.h"
 #include "namespace/namespace.h"
 #include "util/log.h"
+#include "util/splitmix.h"
 
 #define MAX_ENTRIES 3000
 #define MAX_DEPTH 12
@@ -27,11 +28,7 @@ static uint64_t nr_mounts, nr_errors, nr_files;
 
 static uint64_t rnd(void)
 {
-	rng += 0x9e3779b97f4a7c15u;
-	uint64_t z = rng;
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
+	return splitmix64(&rng);
 }
 
 static void count(int64_t rc)

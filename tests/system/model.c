@@ -22,6 +22,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/splitmix.h"
+
 #define NR_FILES 3
 #define NR_FDS 6
 #define MAX_SIZE (1536u * 1024)
@@ -45,11 +47,7 @@ static bool no_fallocate;
 
 static uint64_t rnd(void)
 {
-	rng += 0x9e3779b97f4a7c15u;
-	uint64_t z = rng;
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
+	return splitmix64(&rng);
 }
 
 static uint64_t below(uint64_t n)
