@@ -58,7 +58,7 @@ struct buffer_head *ext4_bread(handle_t *handle, struct inode *inode, ext4_lblk_
 		return get_new_block(handle, inode, map.m_pblk, err);
 	bh = bh_read(inode->i_sb->s_bcache, map.m_pblk);
 	if (IS_ERR(bh)) {
-		*err = PTR_ERR(bh);
+		*err = ext4_read_failed(inode->i_sb, inode->i_ino, map.m_pblk, PTR_ERR(bh));
 		return NULL;
 	}
 	return bh;

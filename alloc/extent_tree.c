@@ -189,15 +189,14 @@ static struct buffer_head *read_node(struct inode *inode, ext4_fsblk_t pblk, uns
 	const char *why;
 
 	if (IS_ERR(bh))
-		return bh;
+		return ERR_PTR(ext4_read_failed(sb, inode->i_ino, pblk, PTR_ERR(bh)));
 	/* The header says where the checksum is. */
 	why = check_header((struct ext3_extent_header *)(void *)bh->b_data, bh->b_size, depth);
 	if (why == NULL && !bh_test(bh, BH_VERIFIED) &&
 	    !ext4_extent_block_csum_ok(inode, bh->b_data)) {
 		bh_put(bh);
-		counter_inc(&sb->s_stats.st_csum_errors);
-		ext4_error_block(sb, inode->i_ino, pblk, "extent block: bad checksum");
-		return ERR_PTR(-EFSBADCRC);
+		return ERR_PTR(
+			ext4_error_csum(sb, inode->i_ino, pblk, "extent block: bad checksum"));
 	}
 	if (why == NULL)
 		why = check_block(inode, bh, depth, lo, end);

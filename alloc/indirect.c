@@ -111,7 +111,7 @@ int ext4_ind_find(struct inode *inode, ext4_lblk_t lblk, struct ext4_ind_chain *
 			continue;
 		c->c_bh[next] = bh_read(sb->s_bcache, pblk);
 		if (IS_ERR(c->c_bh[next])) {
-			err = PTR_ERR(c->c_bh[next]);
+			err = ext4_read_failed(sb, inode->i_ino, pblk, PTR_ERR(c->c_bh[next]));
 			c->c_bh[next] = NULL;
 			ext4_ind_put_chain(c);
 			return err;

@@ -130,11 +130,9 @@ static int make_locked(const struct bitmap_ref *br)
 
 static int csum_error(const struct bitmap_ref *br)
 {
-	counter_inc(&br->br_sb->s_stats.st_csum_errors);
-	ext4_error_block(br->br_sb, 0, br->br_bh->b_blocknr,
-			 "%s bitmap of group %u has a bad checksum", kind_name(br),
-			 br->br_gi->bg_group);
-	return -EFSBADCRC;
+	return ext4_error_csum(br->br_sb, 0, br->br_bh->b_blocknr,
+			       "%s bitmap of group %u has a bad checksum", kind_name(br),
+			       br->br_gi->bg_group);
 }
 
 static bool csum_ok_locked(const struct bitmap_ref *br)
@@ -232,7 +230,7 @@ static int load(struct bitmap_ref *br, ext4_fsblk_t block)
 	}
 	br->br_bh = bh_read(sb->s_bcache, block);
 	if (IS_ERR(br->br_bh))
-		return ext4_std_error(sb, __func__, PTR_ERR(br->br_bh));
+		return ext4_io_error(sb, 0, block, PTR_ERR(br->br_bh));
 	return verify(br);
 }
 

@@ -96,7 +96,8 @@ static uint8_t disk_error_code(int err)
 	}
 }
 
-static void fill_record(struct ext4_error_record *er, const char *func, int err)
+static void fill_record(struct ext4_error_record *er, const char *func, int err, uint32_t ino,
+			uint64_t block)
 {
 	size_t n = strlen(func);
 
@@ -104,6 +105,8 @@ static void fill_record(struct ext4_error_record *er, const char *func, int err)
 	er->er_time = now_real().tv_sec;
 	memcpy(er->er_func, func, n < sizeof(er->er_func) ? n : sizeof(er->er_func));
 	er->er_code = disk_error_code(err);
+	er->er_ino = ino;
+	er->er_block = block;
 }
 
 static void note(struct super_block *sb, const struct ext4_error_record *er, int err)
@@ -265,7 +268,7 @@ void ext4_errors_catch_up(struct super_block *sb)
 		answer(sb, err);
 }
 
-int ext4_error_at(struct super_block *sb, const char *func, uint32_t ino, uint64_t block,
+int ext4_error_at(struct super_block *sb, const char *func, int err, uint32_t ino, uint64_t block,
 		  const char *fmt, ...)
 {
 	struct ext4_error_record er;
@@ -273,22 +276,20 @@ int ext4_error_at(struct super_block *sb, const char *func, uint32_t ino, uint64
 	va_list ap;
 
 	if (atomic_load(&sb->s_shutdown))
-		return -EFSCORRUPTED;
-	fill_record(&er, func, -EFSCORRUPTED);
-	er.er_ino = ino;
-	er.er_block = block;
+		return err;
+	fill_record(&er, func, err, ino, block);
 	if (may_log()) {
 		va_start(ap, fmt);
 		vsnprintf(text, sizeof(text), fmt, ap);
 		va_end(ap);
 		log_error(sb, &er, text);
 	}
-	note(sb, &er, -EFSCORRUPTED);
-	answer(sb, -EFSCORRUPTED);
-	return -EFSCORRUPTED;
+	note(sb, &er, err);
+	answer(sb, err);
+	return err;
 }
 
-int ext4_std_error(struct super_block *sb, const char *func, int err)
+int ext4_std_error(struct super_block *sb, const char *func, uint32_t ino, uint64_t block, int err)
 {
 	struct ext4_error_record er;
 
@@ -296,11 +297,19 @@ int ext4_std_error(struct super_block *sb, const char *func, int err)
 	if (err == 0 || err == -ENOMEM || atomic_load(&sb->s_shutdown) ||
 	    ((err == -EROFS || err == -EIO) && atomic_load(&sb->s_aborted)))
 		return err;
-	fill_record(&er, func, err);
+	fill_record(&er, func, err, ino, block);
 	if (may_log())
 		log_error(sb, &er, strerror(-err));
 	note(sb, &er, err);
 	answer(sb, err);
+	return err;
+}
+
+int ext4_read_failed(struct super_block *sb, uint32_t ino, uint64_t block, int err)
+{
+	if (err != -ENOMEM && !atomic_load(&sb->s_shutdown))
+		ext4_warning(sb, "inode #%" PRIu32 ": block %" PRIu64 " cannot be read: %s", ino,
+			     block, strerror(-err));
 	return err;
 }
 
@@ -311,7 +320,7 @@ void ext4_journal_aborted(void *fs, int error)
 
 	if (atomic_load(&sb->s_shutdown) || atomic_load(&sb->s_aborted))
 		return;
-	fill_record(&er, "jbd2", error);
+	fill_record(&er, "jbd2", error, 0, 0);
 	log_error(sb, &er, "the journal was aborted");
 	note(sb, &er, error);
 	stop_writing(sb, error);

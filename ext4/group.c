@@ -233,12 +233,9 @@ static int read_desc(struct super_block *sb, struct ext4_group_info *gi,
 	csum_ok = ext4_group_desc_csum_ok(sb, gi->bg_group, bh->b_data + gi->bg_desc_offset);
 	copy_desc_locked(sb, bh->b_data + gi->bg_desc_offset, &gd);
 	mutex_unlock(&bh->b_lock);
-	if (!csum_ok) {
-		counter_inc(&sb->s_stats.st_csum_errors);
-		ext4_error_block(sb, 0, bh->b_blocknr, "descriptor of group %u has a bad checksum",
-				 gi->bg_group);
-		return -EFSBADCRC;
-	}
+	if (!csum_ok)
+		return ext4_error_csum(sb, 0, bh->b_blocknr,
+				       "descriptor of group %u has a bad checksum", gi->bg_group);
 	ext4_group_layout(sb, &gd, gl);
 	why = check_layout(sb, gi->bg_group, gl);
 	if (why != NULL)
@@ -291,7 +288,7 @@ static struct ext4_group_info *load_info(struct super_block *sb, ext4_group_t gr
 	gi->bg_desc_offset = group % sb->s_desc_per_block * sb->s_desc_size;
 	gi->bg_desc_bh = bh_read(sb->s_bcache, ext4_descriptor_loc(sb, nr));
 	if (IS_ERR(gi->bg_desc_bh)) {
-		err = ext4_std_error(sb, __func__, PTR_ERR(gi->bg_desc_bh));
+		err = ext4_io_error(sb, 0, ext4_descriptor_loc(sb, nr), PTR_ERR(gi->bg_desc_bh));
 		gi->bg_desc_bh = NULL;
 	} else {
 		err = read_desc(sb, gi, &gl);

@@ -82,7 +82,7 @@ int ext4_get_inode_loc(struct inode *inode, struct buffer_head **bh_out, unsigne
 	else
 		bh = bh_read(sb->s_bcache, block);
 	if (IS_ERR(bh))
-		return ext4_std_error(sb, __func__, PTR_ERR(bh));
+		return ext4_io_error(sb, inode->i_ino, block, PTR_ERR(bh));
 	*bh_out = bh;
 	return 0;
 }

@@ -375,6 +375,13 @@ static int decode_error(struct inode *inode, unsigned flags, const char *why)
 	return ext4_error(inode->i_sb, inode->i_ino, "%s", why);
 }
 
+static int csum_error(struct inode *inode, unsigned flags)
+{
+	if ((flags & EXT4_IGET_HANDLE) != 0)
+		return -ESTALE;
+	return ext4_error_csum(inode->i_sb, inode->i_ino, 0, "bad inode checksum");
+}
+
 /* 0 if in use; else the answer. */
 static int check_in_use(struct inode *inode, const struct ext2_inode_large *raw, unsigned flags)
 {
@@ -401,11 +408,8 @@ int ext4_inode_decode(struct inode *inode, const struct ext2_inode_large *raw, u
 	}
 	inode->i_generation = le32_to_cpu(raw->i_generation);
 	inode->i_csum_seed = ext4_inode_csum_seed(sb, inode->i_ino, inode->i_generation);
-	if (!ext4_raw_inode_csum_ok(sb, inode->i_csum_seed, raw)) {
-		counter_inc(&sb->s_stats.st_csum_errors);
-		err = decode_error(inode, flags, "bad inode checksum");
-		return err == -ESTALE ? err : -EFSBADCRC;
-	}
+	if (!ext4_raw_inode_csum_ok(sb, inode->i_csum_seed, raw))
+		return csum_error(inode, flags);
 	decode_fixed(inode, raw);
 	decode_extra(inode, raw, extra);
 	/* Never used so far: the fields known here can be. Encode zeroes what was not there. */

@@ -45,15 +45,26 @@ uint64_t ext4_session_write_kbytes(struct super_block *sb);
 
 /*
  * Bad data on the disk, found at ino/block (0: none): logged (rate-limited), recorded in the superblock, errors= obeyed, the journal aborted unless
- * errors=continue. Always returns -EFSCORRUPTED, so that `return ext4_error(...)` works. No lock later than BUFFER in the order may be held.
+ * errors=continue. Always returns err, so that `return ext4_error(...)` works. No lock later than BUFFER in the order may be held.
  */
-__attribute__((format(printf, 5, 6))) int ext4_error_at(struct super_block *sb, const char *func,
-							uint32_t ino, uint64_t block,
+__attribute__((format(printf, 6, 7))) int ext4_error_at(struct super_block *sb, const char *func,
+							int err, uint32_t ino, uint64_t block,
 							const char *fmt, ...);
-#define ext4_error(sb, ino, ...) ext4_error_at(sb, __func__, ino, 0, __VA_ARGS__)
-#define ext4_error_block(sb, ino, blk, ...) ext4_error_at(sb, __func__, ino, blk, __VA_ARGS__)
-/* The same for an I/O error on metadata; returns err. */
-int ext4_std_error(struct super_block *sb, const char *func, int err);
+#define ext4_error(sb, ino, ...) ext4_error_at(sb, __func__, -EFSCORRUPTED, ino, 0, __VA_ARGS__)
+#define ext4_error_block(sb, ino, blk, ...)                                                        \
+	ext4_error_at(sb, __func__, -EFSCORRUPTED, ino, blk, __VA_ARGS__)
+/* The block fails its checksum: counted, and -EFSBADCRC. */
+#define ext4_error_csum(sb, ino, blk, ...)                                                         \
+	(counter_inc(&(sb)->s_stats.st_csum_errors),                                               \
+	 ext4_error_at(sb, __func__, -EFSBADCRC, ino, blk, __VA_ARGS__))
+/* The same for an I/O error on metadata; returns err. Out of memory is none, nor is what fails because of an abort. */
+int ext4_std_error(struct super_block *sb, const char *func, uint32_t ino, uint64_t block, int err);
+#define ext4_io_error(sb, ino, blk, err) ext4_std_error(sb, __func__, ino, blk, err)
+/*
+ * A block that only one file needs cannot be read: told, rate-limited, and that is all, as in the kernel. Returns err. Who gives up a change for it
+ * that must be made, or a search, records it with ext4_io_error().
+ */
+int ext4_read_failed(struct super_block *sb, uint32_t ino, uint64_t block, int err);
 /* The superblock in memory with all errors of now, those that it has not been told yet included. */
 void ext4_error_view(struct super_block *sb, struct ext2_super_block *es);
 __attribute__((format(printf, 2, 3))) void ext4_warning(struct super_block *sb, const char *fmt,

@@ -26,6 +26,19 @@ void ext4_dir_slot_put(struct dir_slot *slot)
 	slot->ds_fit = NULL;
 }
 
+/*
+ * A block of the walk cannot be read. This is the one place where the kernel takes that for an error of the file system: what is not found may be there.
+ * ext4: fs/ext4/namei.c __ext4_find_entry(). A map that cannot be read is not.
+ */
+static int unreadable(struct inode *dir, ext4_lblk_t lblk, int err)
+{
+	struct ext4_map_blocks map = {.m_lblk = lblk, .m_len = 1};
+
+	if (err != -EIO || ext4_map_blocks(NULL, dir, &map, 0) <= 0)
+		return err;
+	return ext4_io_error(dir->i_sb, dir->i_ino, map.m_pblk, err);
+}
+
 /* Search one block. 1 found, 0 not, negative errno. */
 static int search_block(struct inode *dir, ext4_lblk_t lblk, struct dir_slot *slot)
 {
@@ -34,7 +47,7 @@ static int search_block(struct inode *dir, ext4_lblk_t lblk, struct dir_slot *sl
 	int ret = ext4_dir_bread(dir, lblk, DIR_BLOCK_ANY, &bh);
 
 	if (ret != 0)
-		return ret;
+		return unreadable(dir, lblk, ret);
 	if (!ext4_dir_is_index_block(dir, lblk, bh->b_data))
 		ret = ext4_dirent_scan(dir, bh, lblk, scan);
 	if (ret == 1) {

@@ -119,12 +119,9 @@ static int leaf_csum_check(struct inode *dir, ext4_lblk_t lblk, struct buffer_he
 
 	if (bh_test(bh, BH_VERIFIED))
 		return 0;
-	if (!ext4_dirblock_csum_ok(dir, bh->b_data)) {
-		counter_inc(&sb->s_stats.st_csum_errors);
-		ext4_error_block(sb, dir->i_ino, bh->b_blocknr,
-				 "directory block %u fails its checksum", lblk);
-		return -EFSBADCRC;
-	}
+	if (!ext4_dirblock_csum_ok(dir, bh->b_data))
+		return ext4_error_csum(sb, dir->i_ino, bh->b_blocknr,
+				       "directory block %u fails its checksum", lblk);
 	bh_set(bh, BH_VERIFIED);
 	return 0;
 }

@@ -149,12 +149,9 @@ static int push_frame(struct inode *dir, struct dx_path *path, ext4_lblk_t lblk,
 		return bad_index(dir, lblk, "count is not within the limit");
 	if (bh_test(f->f_bh, BH_VERIFIED))
 		return 0;
-	if (!ext4_dx_csum_ok(dir, f->f_bh->b_data, f->f_entries, f->f_count, f->f_limit)) {
-		counter_inc(&sb->s_stats.st_csum_errors);
-		ext4_error_block(sb, dir->i_ino, f->f_bh->b_blocknr,
-				 "directory index block %u fails its checksum", lblk);
-		return -EFSBADCRC;
-	}
+	if (!ext4_dx_csum_ok(dir, f->f_bh->b_data, f->f_entries, f->f_count, f->f_limit))
+		return ext4_error_csum(sb, dir->i_ino, f->f_bh->b_blocknr,
+				       "directory index block %u fails its checksum", lblk);
 	bh_set(f->f_bh, BH_VERIFIED);
 	return 0;
 }

@@ -67,12 +67,11 @@ int ext4_xattr_block_read(struct inode *inode, struct buffer_head **out, struct 
 		return ext4_error_block(sb, inode->i_ino, blocknr, "bad attribute block number");
 	bh = bh_read(sb->s_bcache, blocknr);
 	if (IS_ERR(bh))
-		return PTR_ERR(bh);
+		return ext4_read_failed(sb, inode->i_ino, blocknr, PTR_ERR(bh));
 	if (!bh_test(bh, BH_VERIFIED) && !ext4_xattr_block_csum_ok(inode, blocknr, bh->b_data)) {
-		counter_inc(&sb->s_stats.st_csum_errors);
 		bh_put(bh);
-		ext4_error_block(sb, inode->i_ino, blocknr, "attribute block fails its checksum");
-		return -EFSBADCRC;
+		return ext4_error_csum(sb, inode->i_ino, blocknr,
+				       "attribute block fails its checksum");
 	}
 	why = check_block(sb, bh->b_data);
 	if (why != NULL) {

@@ -74,6 +74,12 @@ static int shrink_size(struct inode *inode, uint64_t new_size)
 	return ext4_journal_stop(handle, err);
 }
 
+/* Blocks could not be freed because their map cannot be read: recorded, as ext4_setattr() and ext4_evict_inode() do. No handle is open. */
+static int not_freed(struct inode *inode, int err)
+{
+	return err == -EIO ? ext4_io_error(inode->i_sb, inode->i_ino, 0, err) : err;
+}
+
 /* Handle B: free what lies past the end. */
 static int free_blocks(struct inode *inode, ext4_lblk_t first)
 {
@@ -96,7 +102,7 @@ static int free_blocks(struct inode *inode, ext4_lblk_t first)
 	err = ext4_journal_stop(handle, err < 0 ? err : (ret < 0 ? ret : 0));
 	if (err != 0)
 		ext4_orphan_not_done(inode);
-	return err;
+	return not_freed(inode, err);
 }
 
 /* i_size is settled and the inode an orphan: the tail, the pages, the blocks. */
@@ -244,7 +250,8 @@ static int free_all_blocks(struct inode *inode)
 	ret = ext4_journal_ensure_credits(handle, EXT4_INODE_CREDITS, 0);
 	if (ret >= 0)
 		ret = ext4_mark_inode_dirty(handle, inode);
-	return ext4_journal_stop(handle, err < 0 ? err : (ret < 0 ? ret : 0));
+	err = ext4_journal_stop(handle, err < 0 ? err : (ret < 0 ? ret : 0));
+	return not_freed(inode, err);
 }
 
 int ext4_evict_data(struct inode *inode)

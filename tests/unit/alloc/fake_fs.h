@@ -256,7 +256,7 @@ unsigned ext4_truncate_trans_blocks(struct inode *inode)
 
 /* ---- File system ---- */
 
-int ext4_error_at(struct super_block *sb, const char *func, uint32_t ino, uint64_t block,
+int ext4_error_at(struct super_block *sb, const char *func, int err, uint32_t ino, uint64_t block,
 		  const char *fmt, ...)
 {
 	(void)sb;
@@ -265,7 +265,15 @@ int ext4_error_at(struct super_block *sb, const char *func, uint32_t ino, uint64
 	(void)block;
 	(void)fmt;
 	fake.errors++;
-	return -EFSCORRUPTED;
+	return err;
+}
+
+int ext4_read_failed(struct super_block *sb, uint32_t ino, uint64_t block, int err)
+{
+	(void)sb;
+	(void)ino;
+	(void)block;
+	return err;
 }
 
 bool ext4_data_block_valid(struct super_block *sb, ext4_fsblk_t block, uint64_t count)

@@ -46,11 +46,12 @@ START_TEST(continue_records_and_goes_on)
 	handle_t *h;
 
 	mount_errors(&t, ERRORS_CONTINUE, _i == 1);
-	ck_assert_int_eq(ext4_error_at(t.t_sb, "some_function", 17, 99, "told %d", 5),
-			 -EFSCORRUPTED);
 	ck_assert_int_eq(
-		ext4_error_at(t.t_sb, "another_with_a_name_of_more_than_32_bytes", 18, 0, "again"),
+		ext4_error_at(t.t_sb, "some_function", -EFSCORRUPTED, 17, 99, "told %d", 5),
 		-EFSCORRUPTED);
+	ck_assert_int_eq(ext4_error_at(t.t_sb, "another_with_a_name_of_more_than_32_bytes",
+				       -EFSCORRUPTED, 18, 0, "again"),
+			 -EFSCORRUPTED);
 	ck_assert_ptr_nonnull(strstr(fx_log, "some_function: inode #17: block 99: told 5"));
 	ck_assert(!sb_rdonly(t.t_sb));
 	h = ext4_journal_start_sb(t.t_sb, HT_MISC, 1, 0);
@@ -81,14 +82,15 @@ START_TEST(remount_ro_stops_and_records)
 	root->i_mode = S_IFDIR | 0700;
 	ck_assert_int_eq(ext4_mark_inode_dirty(h, root), 0);
 	/* With a handle open. */
-	ck_assert_int_eq(ext4_error_at(t.t_sb, "some_function", 17, 99, "told"), -EFSCORRUPTED);
+	ck_assert_int_eq(ext4_error_at(t.t_sb, "some_function", -EFSCORRUPTED, 17, 99, "told"),
+			 -EFSCORRUPTED);
 	ck_assert_int_eq(ext4_journal_stop(h, 0), -EROFS);
 	ck_assert(sb_rdonly(t.t_sb));
 	ck_assert_int_eq(ext4_check_writable(t.t_sb), -EROFS);
 	ck_assert_int_eq(PTR_ERR(ext4_journal_start(root, HT_INODE, 1)), -EROFS);
 	ck_assert_int_eq(ext4_remount_rw(t.t_sb), -EROFS);
 	/* Later errors are counted, not acted on. */
-	ext4_error_at(t.t_sb, "later", 1, 1, "later");
+	ext4_error_at(t.t_sb, "later", -EFSCORRUPTED, 1, 1, "later");
 	iput(root);
 	ck_assert_int_eq(fx_umount(&t), -EFSCORRUPTED);
 	check_record(&t, 2);
@@ -107,10 +109,10 @@ START_TEST(panic_writes_and_calls)
 
 	atomic_store(&panics, 0);
 	mount_errors(&t, ERRORS_PANIC, false);
-	ext4_error_at(t.t_sb, "some_function", 17, 99, "told");
+	ext4_error_at(t.t_sb, "some_function", -EFSCORRUPTED, 17, 99, "told");
 	ck_assert_uint_eq(atomic_load(&panics), 1);
 	check_record(&t, 1);
-	ext4_error_at(t.t_sb, "some_function", 17, 99, "told");
+	ext4_error_at(t.t_sb, "some_function", -EFSCORRUPTED, 17, 99, "told");
 	ck_assert_uint_eq(atomic_load(&panics), 1);
 	fx_umount(&t);
 	fx_free(&t);
@@ -140,16 +142,18 @@ START_TEST(old_errors_stay_the_first)
 	struct test_fs t;
 
 	mount_errors(&t, ERRORS_CONTINUE, false);
-	ext4_error_at(t.t_sb, "some_function", 17, 99, "told");
+	ext4_error_at(t.t_sb, "some_function", -EFSCORRUPTED, 17, 99, "told");
 	ck_assert_int_eq(fx_umount(&t), -EFSCORRUPTED);
 	ck_assert_int_eq(fx_mount(&t), 0);
 	ck_assert_ptr_nonnull(strstr(fx_log, "has errors"));
 	ck_assert(!t.t_sb->s_clean_at_mount);
-	ck_assert_int_eq(ext4_std_error(t.t_sb, "reader", -EIO), -EIO);
+	ck_assert_int_eq(ext4_std_error(t.t_sb, "reader", 21, 77, -EIO), -EIO);
 	ck_assert_int_eq(fx_umount(&t), -EIO);
 	check_record(&t, 2);
 	ck_assert_uint_eq(fx_super(&t)->s_last_error_errcode, EXT4_ERR_EIO);
 	ck_assert_str_eq((const char *)fx_super(&t)->s_last_error_func, "reader");
+	ck_assert_uint_eq(le32_to_cpu(fx_super(&t)->s_last_error_ino), 21);
+	ck_assert_uint_eq(le64_to_cpu(fx_super(&t)->s_last_error_block), 77);
 	ck_assert_int_le(testlib_fsck_args(t.t_disk, "-fy"), 1);
 	ck_assert_int_eq(testlib_fsck(t.t_disk), 0);
 	fx_free(&t);
@@ -242,7 +246,7 @@ START_TEST(read_only_mounts_only_tell)
 	ck_assert_int_eq(fx_mount(&t), 0);
 	t.t_sb->s_panic = panic;
 	atomic_store(&panics, 0);
-	ext4_error_at(t.t_sb, "some_function", 17, 99, "told");
+	ext4_error_at(t.t_sb, "some_function", -EFSCORRUPTED, 17, 99, "told");
 	ck_assert_uint_eq(atomic_load(&panics), 0);
 	ck_assert_int_eq(fx_umount(&t), -EFSCORRUPTED);
 	ck_assert_int_eq(memcmp(mem_data(before), mem_data(t.t_disk), 24 * MIB), 0);

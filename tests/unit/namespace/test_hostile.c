@@ -10,6 +10,7 @@
  */
 #include "tests/unit/namespace/nsenv.h"
 
+#include "ext4/ext4_int.h"
 #include "namespace/xattr.h"
 
 /* Damage is expected: go on after it, and do not mind what unmounting says. */
@@ -257,6 +258,7 @@ END_TEST
 
 START_TEST(a_wrong_checksum_is_EFSBADCRC)
 {
+	struct ext2_super_block es;
 	struct inode *dir;
 	struct env_list l;
 	struct env e;
@@ -272,6 +274,9 @@ START_TEST(a_wrong_checksum_is_EFSBADCRC)
 	ck_assert_int_eq(env_touch(dir, "c"), -EFSBADCRC);
 	ck_assert_int_eq(env_list_all(dir, 10, &l), -EFSBADCRC);
 	env_list_free(&l);
+	ext4_error_view(e.e_sb, &es);
+	ck_assert_uint_eq(es.s_last_error_errcode, EXT4_ERR_EFSBADCRC);
+	ck_assert_uint_eq(le32_to_cpu(es.s_last_error_ino), dir->i_ino);
 	iput(dir);
 	umount_hostile(&e);
 	free(e.e_image);
