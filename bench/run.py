@@ -12,7 +12,7 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from suite import device as devices  # noqa: E402
-from suite import environment, record, shell, table  # noqa: E402
+from suite import environment, record, shell, systems, table  # noqa: E402
 from suite.core import Suite  # noqa: E402
 from suite.experiments import ALL  # noqa: E402
 from suite.progress import Progress, clock  # noqa: E402
@@ -191,6 +191,8 @@ def tidy_up(suite):
     if suite.record and suite.progress and not suite.args.plan:
         suite.save(suite.record.head["complete"])
     shell.kill_all()
+    if systems.is_mounted(suite.mnt):  # the first clean-up was interrupted as well
+        systems.Ext4d(suite).kill()
     if suite.device:
         suite.device.close()
     ram = os.path.join(suite.work, "ram")

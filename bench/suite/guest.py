@@ -9,6 +9,7 @@ slower than the host's, so only what the disk limits can be compared.
 import json
 import os
 import shlex
+import time
 
 from suite import device as devices
 from suite import shell
@@ -76,11 +77,26 @@ def run(experiment):
     seconds = os.environ.get("EXT4D_GUEST_SECONDS") or str(SECONDS[suite.mode])
     memory = os.environ.get("EXT4D_GUEST_MB") or ("2048" if devices.available_bytes() > 5 << 30 else "1024")
     cmd = [rig(suite, "qemu.sh"), "-m", memory, "-c", "2", "-t", seconds, "-d", disk, "--", script(experiment)]
-    text = shell.run(cmd, limit=int(seconds) + 600, env=environment(suite), ok=None)[0]
+    text = follow(suite, cmd, int(seconds) + 600)
     lines = [line for line in text.splitlines() if line.startswith(MARK)]
     if not lines:
         raise StepFailed("the guest gave no record: " + shell.tail(text))
     merge(experiment, json.loads(lines[-1]))
+
+
+def follow(suite, cmd, limit):
+    """What a guest prints; the steps that it reports are shown as they come."""
+    path, shown, end = os.path.join(suite.work, "guest.log"), 0, time.monotonic() + limit
+    open(path, "w", encoding="utf-8").close()
+    process = shell.start(cmd, path, env=environment(suite))
+    while process.poll() is None and time.monotonic() < end:
+        time.sleep(0.5)
+        steps = [line for line in shell.read_text(path).splitlines() if line.startswith("[")]
+        for line in steps[shown:]:
+            suite.progress.detail("guest " + line)
+        shown = len(steps)
+    shell.wait(process, max(end - time.monotonic(), 0))
+    return shell.read_text(path)
 
 
 def setting_of(system):

@@ -35,7 +35,13 @@ class Progress:
         return total
 
     def step(self, text):
-        line = f"[{self.done + 1}/{len(self.planned)}] {text} - about {clock(self.left())} left"
+        self.show(f"[{self.done + 1}/{len(self.planned)}] {text} - about {clock(self.left())} left")
+
+    def detail(self, text):
+        """What a step that is under way is at."""
+        self.show(f"[{self.done + 1}/{len(self.planned)}] {text}")
+
+    def show(self, line):
         if self.tty:
             sys.stdout.write("\r\033[K" + line[:110])
             self.shown = True
