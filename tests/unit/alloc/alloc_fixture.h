@@ -94,6 +94,16 @@ static inline void fix_close(struct fix *f)
 	blk_close(f->image);
 }
 
+/* The file system met an error: down without looking at results. Only the record of the error is left for e2fsck. */
+static inline void fix_close_broken(struct fix *f)
+{
+	ext4_icache_shrink_all(f->sb);
+	ext4_alloc_exit(f->sb);
+	(void)ext4_put_super(f->sb);
+	ck_assert_int_le(testlib_fsck_args(f->image, "-fy"), 1);
+	blk_close(f->image);
+}
+
 static inline struct inode *fix_file(struct fix *f, unsigned i)
 {
 	struct inode *inode = ext4_iget(f->sb, FIX_FIRST_INO + i, EXT4_IGET_NORMAL);

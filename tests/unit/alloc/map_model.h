@@ -19,6 +19,7 @@ static uint64_t delayed_made;
 /* The including test's: blocks that the map itself uses, each node checked; credits of a removal step. */
 static uint64_t check_nodes(void);
 static unsigned remove_credits(void);
+static void random_op(uint32_t max_len);
 
 /* ---- The model ---- */
 
@@ -208,6 +209,21 @@ static inline void op_remove(ext4_lblk_t lblk, ext4_lblk_t end)
 	}
 	for (ext4_lblk_t i = lblk; i < end; i++)
 		model[i].state = M_HOLE;
+}
+
+/* n random operations. fail_before > 0: every fourth fails, if it reaches that failure. */
+static inline void random_ops(unsigned n, uint32_t max_len, unsigned fail_before)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (fail_before > 0 && prng_chance(&fake.rng, 1, 4))
+			fake.fail_in = (int)prng_below(&fake.rng, fail_before);
+		random_op(max_len);
+		fake.fail_in = -1;
+		if (i % 100 == 0)
+			check_all();
+	}
+	if (fail_before > 0)
+		ck_assert_uint_gt(fake.failures, 20);
 }
 
 static inline void finish(void)

@@ -62,16 +62,7 @@ static void random_run(uint32_t blocksize, unsigned scatter, unsigned max_run, b
 	setup(blocksize, 4096, 3000, seed);
 	fake.scatter = scatter;
 	fake.max_run = max_run;
-	for (int i = 0; i < 1200; i++) {
-		if (failing && prng_chance(&fake.rng, 1, 4))
-			fake.fail_in = (int)prng_below(&fake.rng, 12);
-		random_op(max_run < 10 ? 12 : 300);
-		fake.fail_in = -1;
-		if (i % 100 == 0)
-			check_all();
-	}
-	if (failing)
-		ck_assert_uint_gt(fake.failures, 20);
+	random_ops(1200, max_run < 10 ? 12 : 300, failing ? 12 : 0);
 	finish();
 }
 

@@ -71,16 +71,7 @@ static void random_run(uint32_t blocksize, unsigned scatter, bool failing, uint6
 {
 	setup(blocksize, 8192, 3000, seed);
 	fake.scatter = scatter;
-	for (int i = 0; i < 1000; i++) {
-		if (failing && prng_chance(&fake.rng, 1, 4))
-			fake.fail_in = (int)prng_below(&fake.rng, 8);
-		random_op(200);
-		fake.fail_in = -1;
-		if (i % 100 == 0)
-			check_all();
-	}
-	if (failing)
-		ck_assert_uint_gt(fake.failures, 20);
+	random_ops(1000, 200, failing ? 8 : 0);
 	finish();
 }
 

@@ -166,6 +166,12 @@ static inline void fx_load(struct fixture *f)
 	ck_assert_int_eq(jbd2_journal_load(f->f_j), 0);
 }
 
+static inline void fx_open(struct fixture *f, const struct fx_shape *shape)
+{
+	fx_format(f, shape);
+	fx_load(f);
+}
+
 /* The journal and the cache go, the devices stay. */
 static inline int fx_unload(struct fixture *f)
 {

@@ -283,8 +283,7 @@ START_TEST(a_checkpoint_never_writes_what_is_not_committed)
 	struct buffer_head *bh;
 	handle_t *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	fx_write_one(&f, FX_META, 1);
 	fx_write_one(&f, FX_META + 1, 2);
 	ck_assert_int_eq(jbd2_journal_force_commit(f.f_j), 0);
@@ -347,8 +346,7 @@ START_TEST(a_freed_block_leaves_the_checkpoint_list_with_the_commit_and_not_befo
 	uint8_t data[1024];
 	handle_t *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	fx_write_one(&f, FX_META, 1);
 	ck_assert_int_eq(jbd2_journal_force_commit(f.f_j), 0);
 	h = jbd2_journal_start(f.f_j, HT_MISC, 1, 1);
@@ -386,8 +384,7 @@ START_TEST(a_block_taken_again_in_the_same_transaction_cancels_its_revoke)
 	struct buffer_head *bh;
 	handle_t *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	fx_write_one(&f, FX_META, 1);
 	ck_assert_int_eq(jbd2_journal_force_commit(f.f_j), 0);
 	h = jbd2_journal_start(f.f_j, HT_MISC, 2, 1);
@@ -419,8 +416,7 @@ START_TEST(a_forgotten_block_of_this_transaction_is_not_logged)
 	struct fixture f;
 	handle_t *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	h = fx_start(&f, 2);
 	fx_write(&f, h, FX_META, 1);
 	fx_write(&f, h, FX_META + 1, 2);
@@ -502,8 +498,7 @@ START_TEST(statistics_are_printed)
 	size_t n = 0;
 	FILE *out;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	for (unsigned i = 0; i < 7; i++) {
 		fx_write_one(&f, FX_META, i + 1);
 		ck_assert_int_eq(jbd2_journal_force_commit(f.f_j), 0);
@@ -551,8 +546,7 @@ START_TEST(events_follow_a_transaction)
 	handle_t *h;
 	tid_t tid;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	ck_assert_int_eq(trace_set_events("all"), 0);
 	h = fx_start(&f, 4);
 	tid = jbd2_handle_tid(h);
@@ -678,8 +672,7 @@ START_TEST(an_abort_with_an_open_handle_drops_its_changes)
 	struct buffer_head *bh;
 	handle_t *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	fx_write_one(&f, FX_META, 1);
 	ck_assert_int_eq(jbd2_journal_force_commit(f.f_j), 0);
 	h = fx_start(&f, 3);
@@ -709,8 +702,7 @@ START_TEST(an_abort_may_come_under_any_lock)
 	struct fixture f;
 	struct mutex group;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	mutex_init(&group, LOCK_RANK_GROUP);
 	fx_write_one(&f, FX_META, 1);
 	mutex_lock(&group);
@@ -728,8 +720,7 @@ START_TEST(updates_can_be_locked_out)
 {
 	struct fixture f;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	fx_write_one(&f, FX_META, 1);
 	jbd2_journal_lock_updates(f.f_j);
 	ck_assert_int_eq(jbd2_journal_flush(f.f_j), 0);
@@ -748,8 +739,7 @@ START_TEST(a_read_only_journal_writes_nothing)
 	struct fixture f;
 	struct blkdev *dirty;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	fx_write_one(&f, FX_META, 1);
 	ck_assert_int_eq(jbd2_journal_force_commit(f.f_j), 0);
 	dirty = testlib_clone(f.f_dev);

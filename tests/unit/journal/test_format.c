@@ -218,8 +218,7 @@ static void make_fc_log(struct fixture *f)
 	uint8_t *sb, *data;
 	tid_t tid;
 
-	fx_format(f, &shape);
-	fx_load(f);
+	fx_open(f, &shape);
 	tid = fx_write_one(f, FX_META, 1);
 	ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
 	dirty = testlib_clone(f->f_dev);

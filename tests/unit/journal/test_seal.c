@@ -78,8 +78,7 @@ START_TEST(many_changes_of_a_transaction_are_sealed_once)
 {
 	struct fixture f;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	nr_seals = 0;
 	for (unsigned i = 1; i <= 5; i++)
 		change_one(&f, FX_META, i);
@@ -141,8 +140,7 @@ START_TEST(without_a_log_it_is_sealed_on_its_way_home)
 {
 	struct fixture f;
 
-	fx_format(&f, &shape_no_log);
-	fx_load(&f);
+	fx_open(&f, &shape_no_log);
 	nr_seals = 0;
 	change_one(&f, FX_META, 1);
 	change_one(&f, FX_META, 2);
@@ -160,8 +158,7 @@ START_TEST(a_block_that_is_taken_anew_has_no_seal_of_its_former_use)
 	struct fixture f;
 	handle_t *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	nr_seals = 0;
 	h = fx_start(&f, 2);
 	change(&f, h, FX_META, 1);
@@ -188,8 +185,7 @@ START_TEST(a_buffer_written_from_its_live_content_is_sealed)
 	struct buffer_head *bh;
 	struct fixture f;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	nr_seals = 0;
 	bh = bh_read(f.f_cache, FX_META);
 	ck_assert(!IS_ERR(bh));

@@ -536,8 +536,7 @@ START_TEST(a_block_taken_after_its_collection_is_left_alone)
 	struct buffer_head *second;
 	pthread_t thread[2];
 
-	fx_format(&f, &shape);
-	fx_load(&f);
+	fx_open(&f, &shape);
 	fx_write_one(&f, FX_META, 1);
 	fx_write_one(&f, FX_META + 1, 2);
 	ck_assert_int_eq(jbd2_journal_force_commit(f.f_j), 0);

@@ -64,8 +64,7 @@ START_TEST(credits_and_access_are_asserted)
 {
 	struct fixture f;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	ck_assert(asserts(dirty_two_with_one_credit, &f));
 	ck_assert(!asserts(dirty_one_twice_with_one_credit, &f));
 	ck_assert(asserts(dirty_without_access, &f));
@@ -80,8 +79,7 @@ START_TEST(a_nested_start_is_the_same_handle)
 	struct fixture f;
 	handle_t *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	ck_assert_ptr_null(jbd2_current_handle());
 	h = fx_start(&f, 5);
 	ck_assert_ptr_eq(fx_start(&f, 100), h);
@@ -104,8 +102,7 @@ START_TEST(unused_credits_come_back)
 	struct fixture f;
 	unsigned max;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	max = jbd2_max_credits(f.f_j);
 	ck_assert_uint_gt(max, 200);
 	ck_assert_uint_le(max, 256);
@@ -127,8 +124,7 @@ START_TEST(a_full_transaction_is_committed_for_the_next_handle)
 	tid_t first;
 	handle_t *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	max = jbd2_max_credits(f.f_j);
 	h = fx_start(&f, max);
 	first = jbd2_handle_tid(h);
@@ -154,8 +150,7 @@ START_TEST(extend_takes_what_is_left_and_no_more)
 	unsigned max;
 	handle_t *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	max = jbd2_max_credits(f.f_j);
 	h = fx_start(&f, 10);
 	ck_assert_int_eq(jbd2_journal_extend(h, max - 10, 0), 0);
@@ -174,8 +169,7 @@ START_TEST(restart_commits_the_part_done)
 	tid_t first;
 	handle_t *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	h = fx_start(&f, 2);
 	first = jbd2_handle_tid(h);
 	fx_write(&f, h, FX_META, 1);
@@ -196,8 +190,7 @@ START_TEST(a_reservation_is_counted_and_given_back)
 	struct fixture f;
 	handle_t *rsv, *h;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	rsv = jbd2_journal_reserve(f.f_j, 40);
 	ck_assert(!IS_ERR(rsv));
 	ck_assert_int_eq(atomic_load(&f.f_j->j_reserved_credits), 40);
@@ -233,8 +226,7 @@ START_TEST(revokes_share_blocks_and_are_paid_for)
 	handle_t *h;
 	int before;
 
-	fx_format(&f, &shape_1k);
-	fx_load(&f);
+	fx_open(&f, &shape_1k);
 	h = jbd2_journal_start(f.f_j, HT_MISC, 4, 10);
 	before = f.f_j->j_overhead;
 	for (unsigned i = 0; i < 10; i++)
@@ -262,8 +254,7 @@ START_TEST(tids_are_compared_around_the_wrap)
 
 	ck_assert(tid_geq(0, UINT32_MAX));
 	ck_assert(!tid_geq(UINT32_MAX, 0));
-	fx_format(&f, &shape);
-	fx_load(&f);
+	fx_open(&f, &shape);
 	for (unsigned i = 1; i < 10; i++) {
 		tid_t tid = fx_write_one(&f, FX_META, i);
 
@@ -286,8 +277,7 @@ START_TEST(without_a_log_a_commit_writes_home)
 	handle_t *h;
 	tid_t tid;
 
-	fx_format(&f, &shape);
-	fx_load(&f);
+	fx_open(&f, &shape);
 	h = fx_start(&f, 600);
 	tid = jbd2_handle_tid(h);
 	for (unsigned i = 0; i < 600; i++)

@@ -164,6 +164,16 @@ static void park_for_good(struct wf *f, struct inode *inode, struct parked *p, u
 	ck_assert_int_eq(atomic_load(&p->p_wakes), 0);
 }
 
+/* A writer that is parked at the limit of a device that takes nothing. */
+static void open_parked(struct wf *f, struct inode **inode, struct parked *p)
+{
+	uint64_t pos = 0;
+
+	open_slow(f, inode);
+	slowdev_hold(f->dev, REQ_OP_WRITE, true);
+	park_for_good(f, *inode, p, &pos);
+}
+
 static void writer_at_the_limit(const char *throttle, const char *order)
 {
 	struct wf f;
@@ -234,11 +244,8 @@ START_TEST(error_of_the_device_lets_a_parked_writer_go)
 	struct wf f;
 	struct inode *inode;
 	struct parked p;
-	uint64_t pos = 0;
 
-	open_slow(&f, &inode);
-	slowdev_hold(f.dev, REQ_OP_WRITE, true);
-	park_for_good(&f, inode, &p, &pos);
+	open_parked(&f, &inode, &p);
 	for (unsigned i = 0; i < 6000 && atomic_load(&p.p_wakes) == 0; i++) {
 		while (slowdev_held(f.dev) > 0)
 			slowdev_fail(f.dev, 0, -EIO);
@@ -374,11 +381,8 @@ START_TEST(interrupt_answers_a_parked_writer_at_once_and_only_once)
 	struct wf f;
 	struct inode *inode;
 	struct parked p;
-	uint64_t pos = 0;
 
-	open_slow(&f, &inode);
-	slowdev_hold(f.dev, REQ_OP_WRITE, true);
-	park_for_good(&f, inode, &p, &pos);
+	open_parked(&f, &inode, &p);
 	ck_assert(wb_unpark(f.sb, &p.p_ticket, -EINTR));
 	ck_assert_int_eq(atomic_load(&p.p_wakes), 1);
 	ck_assert_int_eq(atomic_load(&p.p_err), -EINTR);
@@ -396,11 +400,8 @@ START_TEST(unmount_lets_parked_writers_go)
 	struct wf f;
 	struct inode *inode;
 	struct parked p;
-	uint64_t pos = 0;
 
-	open_slow(&f, &inode);
-	slowdev_hold(f.dev, REQ_OP_WRITE, true);
-	park_for_good(&f, inode, &p, &pos);
+	open_parked(&f, &inode, &p);
 	throttle_stop(f.wb);
 	ck_assert_int_eq(atomic_load(&p.p_wakes), 1);
 	ck_assert_int_eq(throttle_start(f.wb), 0);
