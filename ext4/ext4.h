@@ -151,6 +151,13 @@ struct inode {
 	struct ext4_inode_alloc *i_alloc; /* [const after init] alloc/'s */
 	void *i_acl_cache;		  /* [i_lock] namespace/'s */
 
+	/* fuse/'s: what the kernel knows of it (fuse/node.h) */
+	_Atomic uint64_t
+		i_nlookup; /* [atomic] look-ups; while there are any they have one reference */
+	_Atomic uint64_t i_cached_reads; /* [atomic] node_note_read() */
+	_Atomic unsigned i_held_answers; /* [atomic] answers that wait for a notification */
+	uint32_t i_handle_generation; /* [const after init] i_generation when it came into memory */
+
 	/* inode cache */
 	struct inode *i_hash_next;   /* [icache] */
 	TAILQ_ENTRY(inode) i_lru;    /* [icache] */

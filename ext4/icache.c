@@ -244,6 +244,7 @@ int ext4_inode_init_mapping(struct inode *inode)
 void ext4_inode_set_generation(struct inode *inode, uint32_t generation)
 {
 	inode->i_generation = generation;
+	inode->i_handle_generation = generation;
 	inode->i_csum_seed = ext4_inode_csum_seed(inode->i_sb, inode->i_ino, generation);
 }
 
@@ -600,6 +601,48 @@ struct inode *ext4_ilookup(struct super_block *sb, uint32_t ino)
 	return inode;
 }
 
+struct inode *ext4_inode_looked_up(struct super_block *sb, uint32_t ino)
+{
+	struct icache_shard *s = shard_of(sb, ino);
+	struct inode *inode;
+
+	mutex_lock(&s->is_lock);
+	inode = find_locked(s, ino);
+	if (inode != NULL && atomic_load(&inode->i_nlookup) == 0)
+		inode = NULL;
+	mutex_unlock(&s->is_lock);
+	return inode;
+}
+
+/* The next one that is looked up, and no more so; *bucket starts at 0 and stays where it was found. NULL: no more. */
+static struct inode *forget_next(struct icache_shard *s, uint32_t *bucket)
+{
+	struct inode *inode = NULL;
+
+	mutex_lock(&s->is_lock);
+	while (inode == NULL && *bucket < s->is_buckets) {
+		inode = s->is_hash[*bucket];
+		while (inode != NULL && atomic_exchange(&inode->i_nlookup, 0) == 0)
+			inode = inode->i_hash_next;
+		if (inode == NULL)
+			(*bucket)++;
+	}
+	mutex_unlock(&s->is_lock);
+	return inode;
+}
+
+void ext4_icache_forget_all(struct super_block *sb)
+{
+	for (unsigned i = 0; i < SHARDS; i++) {
+		struct inode *inode;
+		uint32_t bucket = 0;
+
+		/* A table that grows meanwhile moves inodes only to later buckets. */
+		while ((inode = forget_next(&sb->s_icache->ic_shard[i], &bucket)) != NULL)
+			iput(inode);
+	}
+}
+
 /* In the part of the table that was never used, or in a table never written: the disk holds anything. */
 static bool never_used(struct super_block *sb, uint32_t ino)
 {
@@ -612,19 +655,33 @@ static bool never_used(struct super_block *sb, uint32_t ino)
 	       index >= sb->s_inodes_per_group - atomic_load(&gi->bg_itable_unused);
 }
 
+/* Can the slot in the table be believed to hold an inode. */
+static int check_slot(struct super_block *sb, uint32_t ino, unsigned flags)
+{
+	int used;
+
+	if (never_used(sb, ino)) {
+		if ((flags & EXT4_IGET_HANDLE) != 0)
+			return -ESTALE;
+		return ext4_error(sb, ino, "inode number that was never used");
+	}
+	if ((flags & EXT4_IGET_HANDLE) == 0)
+		return 0;
+	/* No entry stands for it. */
+	used = ext4_inode_in_use(sb, ino);
+	return used < 0 ? used : used == 0 ? -ESTALE : 0;
+}
+
 static int read_inode(struct inode *inode, unsigned flags)
 {
 	struct super_block *sb = inode->i_sb;
 	struct ext2_inode_large *raw;
 	struct buffer_head *bh;
 	unsigned offset;
-	int err;
+	int err = check_slot(sb, inode->i_ino, flags);
 
-	if (never_used(sb, inode->i_ino)) {
-		if ((flags & EXT4_IGET_HANDLE) != 0)
-			return -ESTALE;
-		return ext4_error(sb, inode->i_ino, "inode number that was never used");
-	}
+	if (err != 0)
+		return err;
 	raw = malloc(sb->s_inode_size);
 	if (raw == NULL)
 		return -ENOMEM;
@@ -691,6 +748,19 @@ static struct inode *find_or_insert(struct icache_shard *s, uint32_t ino, struct
 	return inode;
 }
 
+/* What is in memory is not for a guess as long as it is being made, or once it has no name. */
+static struct inode *found(struct inode *inode, unsigned flags)
+{
+	if ((flags & EXT4_IGET_HANDLE) == 0)
+		return inode;
+	/* Pairs with encode_into(): what was set before I_NEW went is seen. */
+	if ((atomic_load(&inode->i_state) & (I_NEW | I_BAD)) == 0 &&
+	    atomic_load(&inode->i_nlink) > 0)
+		return inode;
+	iput(inode);
+	return ERR_PTR(-ESTALE);
+}
+
 struct inode *ext4_iget(struct super_block *sb, uint32_t ino, unsigned flags)
 {
 	struct icache_shard *s = shard_of(sb, ino);
@@ -701,7 +771,7 @@ struct inode *ext4_iget(struct super_block *sb, uint32_t ino, unsigned flags)
 		return ERR_PTR(err);
 	inode = find_or_insert(s, ino, NULL);
 	if (inode != NULL)
-		return inode;
+		return found(inode, flags);
 	fresh = alloc_inode(sb, ino);
 	if (IS_ERR(fresh))
 		return fresh;
@@ -709,7 +779,7 @@ struct inode *ext4_iget(struct super_block *sb, uint32_t ino, unsigned flags)
 	if (inode == NULL)
 		return load_inode(s, fresh, flags);
 	destroy_inode(fresh);
-	return inode;
+	return found(inode, flags);
 }
 
 struct inode *ext4_inode_new(struct super_block *sb, uint32_t ino)

@@ -7,7 +7,7 @@
 #define EXT4_IGET_NORMAL 0u
 #define EXT4_IGET_SPECIAL 1u /* reserved inodes are allowed (journal, orphan file, resize) */
 #define EXT4_IGET_HANDLE                                                                           \
-	2u /* number is a guess of the caller: -ESTALE instead of ext4_error when not in use */
+	2u /* number is a guess of the caller: -ESTALE instead of ext4_error when not in use, not named or not yet there */
 #define EXT4_IGET_ORPHAN 4u /* orphan processing: i_nlink may be 0 */
 
 /*
@@ -17,6 +17,10 @@
 struct inode *ext4_iget(struct super_block *sb, uint32_t ino, unsigned flags);
 /* In memory only, NULL if not. Takes a reference. */
 struct inode *ext4_ilookup(struct super_block *sb, uint32_t ino);
+/* The inode if i_nlookup > 0, else NULL; any number. Takes no reference: the caller knows that the look-ups outlast its use. */
+struct inode *ext4_inode_looked_up(struct super_block *sb, uint32_t ino);
+/* Every i_nlookup becomes 0, and the reference that it stood for is put. Nobody looks up or forgets meanwhile. */
+void ext4_icache_forget_all(struct super_block *sb);
 /*
  * A new in-memory inode for a number just allocated: zeroed, I_NEW, one reference, hashed; i_csum_seed and i_generation are the caller's to set. i_mapping and the raw inode's zeroed
  * content come with the first ext4_mark_inode_dirty(): attributes go into the inode after it. ERR_PTR(-ENOMEM), or -EFSCORRUPTED if the number is in use in memory.

@@ -406,8 +406,7 @@ int ext4_inode_decode(struct inode *inode, const struct ext2_inode_large *raw, u
 		if (extra % 4 != 0 || extra > sb->s_inode_size - EXT4_GOOD_OLD_SIZE)
 			return decode_error(inode, flags, "bad extra isize");
 	}
-	inode->i_generation = le32_to_cpu(raw->i_generation);
-	inode->i_csum_seed = ext4_inode_csum_seed(sb, inode->i_ino, inode->i_generation);
+	ext4_inode_set_generation(inode, le32_to_cpu(raw->i_generation));
 	if (!ext4_raw_inode_csum_ok(sb, inode->i_csum_seed, raw))
 		return csum_error(inode, flags);
 	decode_fixed(inode, raw);

@@ -3,7 +3,7 @@
  * control.c - the directory .ext4d in the root: found by name, never listed.
  *
  * A small fixed tree: .ext4d with its files, and .ext4d/tunables. Its nodes live as long as the mount and have
- * inode numbers above those of ext4. A file's content is made when it is opened for reading, so that one
+ * inode numbers above those of ext4, which are their nodeids. A file's content is made when it is opened for reading, so that one
  * reader sees one picture; files are opened past the kernel's cache. A write is one value, at offset 0.
  *
  * A real file of this name in the root of the file system cannot be reached while it is mounted with the tree.
@@ -21,16 +21,15 @@
 #include "fuse/control_text.h"
 #include "fuse/file.h"
 #include "fuse/trace_pipe.h"
+#include "util/assert.h"
 
-#define CONTROL_FIRST_INO (UINT64_C(1) << 32)
 #define VALUE_BYTES 1024u /* all events by name */
 #define NR_DIRS 2u
 
 struct control {
 	struct front *c_front;
-	unsigned c_nr;	     /* nodes */
-	unsigned c_tunables; /* the first node inside tunables/ */
-	struct node *c_nodes;
+	unsigned c_nr;		      /* nodes */
+	unsigned c_tunables;	      /* the first node inside tunables/ */
 	struct control_file *c_files; /* one for each node */
 };
 
@@ -40,17 +39,23 @@ struct control_open {
 	bool co_pipe; /* this one has the reader's end of the ring */
 };
 
-static unsigned index_of(const struct control *c, const struct node *n)
+bool control_has(const struct control *c, fuse_ino_t ino)
 {
-	return (unsigned)(n - c->c_nodes);
+	return c != NULL && ino >= NODE_CONTROL_FIRST && ino - NODE_CONTROL_FIRST < c->c_nr;
 }
 
-static void fill_stat(const struct control *c, const struct node *n, struct stat *st)
+static const struct control_file *file_of(const struct control *c, fuse_ino_t ino)
 {
-	const struct control_file *cf = n->n_ctl;
+	ASSERT(control_has(c, ino));
+	return &c->c_files[ino - NODE_CONTROL_FIRST];
+}
+
+static void fill_stat(const struct control *c, fuse_ino_t ino, struct stat *st)
+{
+	const struct control_file *cf = file_of(c, ino);
 
 	memset(st, 0, sizeof(*st));
-	st->st_ino = CONTROL_FIRST_INO + index_of(c, n);
+	st->st_ino = ino;
 	st->st_nlink = cf->cf_dir ? 2 : 1;
 	if (cf->cf_dir)
 		st->st_mode = S_IFDIR | 0555;
@@ -64,29 +69,24 @@ static void fill_stat(const struct control *c, const struct node *n, struct stat
 	st->st_atim = st->st_ctim = st->st_mtim;
 }
 
-static void fill_entry(const struct control *c, const struct node *n, struct fuse_entry_param *e)
+static void fill_entry(const struct control *c, fuse_ino_t ino, struct fuse_entry_param *e)
 {
 	memset(e, 0, sizeof(*e));
-	e->ino = n->n_id;
-	e->generation = n->n_generation;
+	e->ino = ino;
+	e->generation = 1;
 	e->attr_timeout = CONTROL_TIMEOUT_S;
 	e->entry_timeout = FRONT_TIMEOUT_S;
-	fill_stat(c, n, &e->attr);
+	fill_stat(c, ino, &e->attr);
 }
 
-void control_stat(struct front *f, const struct node *node, struct stat *st)
+void control_stat(struct front *f, fuse_ino_t ino, struct stat *st)
 {
-	fill_stat(f->f_control, node, st);
+	fill_stat(f->f_control, ino, st);
 }
 
 void control_fill_root(struct front *f, struct fuse_entry_param *e)
 {
-	fill_entry(f->f_control, control_root(f->f_control), e);
-}
-
-struct node *control_root(struct control *c)
-{
-	return &c->c_nodes[0];
+	fill_entry(f->f_control, NODE_CONTROL_FIRST, e);
 }
 
 bool control_is_name(struct front *f, fuse_ino_t parent, const char *name)
@@ -95,10 +95,9 @@ bool control_is_name(struct front *f, fuse_ino_t parent, const char *name)
 }
 
 /* The nodes inside a directory: [*first, *end). */
-static void children(const struct control *c, const struct node *dir, unsigned *first,
-		     unsigned *end)
+static void children(const struct control *c, fuse_ino_t dir, unsigned *first, unsigned *end)
 {
-	if (index_of(c, dir) == 0) {
+	if (dir == NODE_CONTROL_FIRST) {
 		*first = 1;
 		*end = c->c_tunables;
 	} else {
@@ -109,32 +108,36 @@ static void children(const struct control *c, const struct node *dir, unsigned *
 
 /* ---- Requests ---- */
 
-void control_lookup(fuse_req_t req, struct node *dir, const char *name)
+void control_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
 	struct front *f = front_of(req);
 	struct control *c = f->f_control;
 	struct fuse_entry_param e = {.entry_timeout = FRONT_TIMEOUT_S};
 	unsigned first, end;
 
+	if (!control_has(c, dir)) {
+		front_reply_err(req, -ESTALE);
+		return;
+	}
 	children(c, dir, &first, &end);
 	for (unsigned i = first; i < end; i++)
 		if (strcmp(c->c_files[i].cf_name, name) == 0)
-			fill_entry(c, &c->c_nodes[i], &e);
+			fill_entry(c, NODE_CONTROL_FIRST + i, &e);
 	answer_entry(req, &e);
 }
 
-void control_getattr(fuse_req_t req, struct node *node)
+void control_getattr(fuse_req_t req, fuse_ino_t ino)
 {
 	struct stat st;
 
-	fill_stat(front_of(req)->f_control, node, &st);
+	fill_stat(front_of(req)->f_control, ino, &st);
 	answer_attr(req, &st, CONTROL_TIMEOUT_S);
 }
 
 /* `echo value > file` truncates first; nothing else can be set, and nothing is. */
-void control_setattr(fuse_req_t req, struct node *node)
+void control_setattr(fuse_req_t req, fuse_ino_t ino)
 {
-	control_getattr(req, node);
+	control_getattr(req, ino);
 }
 
 static void reply_open(fuse_req_t req, struct fuse_file_info *fi, struct control_open *co)
@@ -164,9 +167,9 @@ void control_opendir(fuse_req_t req, struct fuse_file_info *fi)
 		reply_open(req, fi, co);
 }
 
-void control_open(fuse_req_t req, struct node *node, struct fuse_file_info *fi)
+void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	const struct control_file *cf = node->n_ctl;
+	const struct control_file *cf = file_of(front_of(req)->f_control, ino);
 	struct control_open *co = calloc(1, sizeof(*co));
 	FILE *out = NULL;
 
@@ -215,9 +218,9 @@ void control_read(fuse_req_t req, struct control_open *co, size_t size, off_t of
 	fuse_reply_buf(req, co->co_text + at, n);
 }
 
-void control_write(fuse_req_t req, struct node *node, const char *data, size_t size, off_t off)
+void control_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off)
 {
-	const struct control_file *cf = node->n_ctl;
+	const struct control_file *cf = file_of(front_of(req)->f_control, ino);
 	char text[VALUE_BYTES];
 	size_t len = size;
 	int err;
@@ -265,7 +268,7 @@ static bool add_entry(struct entry_buf *eb, const char *name, const struct stat 
 	return true;
 }
 
-void control_readdir(fuse_req_t req, struct node *dir, size_t size, off_t off, bool plus)
+void control_readdir(fuse_req_t req, fuse_ino_t dir, size_t size, off_t off, bool plus)
 {
 	struct control *c = front_of(req)->f_control;
 	char *buf = request_scratch(current_request);
@@ -280,10 +283,10 @@ void control_readdir(fuse_req_t req, struct node *dir, size_t size, off_t off, b
 	/* Offsets 0 and 1 are "." and "..". */
 	for (uint64_t i = (uint64_t)off; i < (uint64_t)(end - first) + 2; i++) {
 		const char *name = i == 0 ? "." : "..";
-		struct stat st = {.st_ino = CONTROL_FIRST_INO, .st_mode = S_IFDIR};
+		struct stat st = {.st_ino = NODE_CONTROL_FIRST, .st_mode = S_IFDIR};
 
 		if (i >= 2) {
-			fill_stat(c, &c->c_nodes[first + i - 2], &st);
+			fill_stat(c, NODE_CONTROL_FIRST + first + i - 2, &st);
 			name = c->c_files[first + i - 2].cf_name;
 		}
 		if (!add_entry(&eb, name, &st, (off_t)i + 1))
@@ -305,13 +308,7 @@ static unsigned count(const struct control_file *files)
 
 static void add(struct control *c, struct control_file cf)
 {
-	struct node *n = &c->c_nodes[c->c_nr];
-
-	c->c_files[c->c_nr] = cf;
-	n->n_id = (uintptr_t)n;
-	n->n_generation = 1;
-	n->n_ctl = &c->c_files[c->c_nr];
-	c->c_nr++;
+	c->c_files[c->c_nr++] = cf;
 }
 
 static void build(struct control *c)
@@ -343,9 +340,8 @@ struct control *control_create(struct front *f)
 	for (const char *const *n = wb_tunable_names(); *n != NULL; n++)
 		nr++;
 	c->c_front = f;
-	c->c_nodes = calloc(nr, sizeof(*c->c_nodes));
 	c->c_files = calloc(nr, sizeof(*c->c_files));
-	if (c->c_nodes == NULL || c->c_files == NULL) {
+	if (c->c_files == NULL) {
 		control_destroy(c);
 		return NULL;
 	}
@@ -355,7 +351,6 @@ struct control *control_create(struct front *f)
 
 void control_destroy(struct control *c)
 {
-	free(c->c_nodes);
 	free(c->c_files);
 	free(c);
 }

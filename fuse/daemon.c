@@ -124,7 +124,8 @@ static int init_nodes(struct front *f)
 
 	if (IS_ERR(root))
 		return PTR_ERR(root);
-	return node_table_init(&f->f_nodes, root);
+	node_table_init(&f->f_nodes, root);
+	return 0;
 }
 
 /* ---- The front ---- */

@@ -31,9 +31,14 @@ struct open_file *open_control_new(struct front *f, struct control_open *ctl, in
 /* The kernel's RELEASE or RELEASEDIR. */
 void open_file_release(struct front *f, struct open_file *of);
 
+static inline struct open_file *open_file_at(uint64_t fh)
+{
+	return (struct open_file *)(uintptr_t)fh;
+}
+
 static inline struct open_file *open_file_of(const struct fuse_file_info *fi)
 {
-	return (struct open_file *)(uintptr_t)fi->fh;
+	return open_file_at(fi->fh);
 }
 
 #endif

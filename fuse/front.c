@@ -28,7 +28,9 @@
 
 struct inode *front_inode(struct front *f, fuse_ino_t ino)
 {
-	return node_of(&f->f_nodes, ino)->n_inode;
+	const struct request *rq = current_request;
+
+	return rq != NULL && rq->rq_nodeid == ino ? rq->rq_inode : node_inode(&f->f_nodes, ino);
 }
 
 struct ns_cred front_cred(fuse_req_t req)

@@ -80,7 +80,7 @@ static inline struct front *front_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-/* The inode of a nodeid; the kernel holds a look-up count, so no reference is needed. NULL for a control file. */
+/* The inode of a nodeid; the kernel holds a look-up count, so no reference is needed. NULL for a control file, and for what is not known. */
 struct inode *front_inode(struct front *f, fuse_ino_t ino);
 struct ns_cred front_cred(fuse_req_t req);
 /* May this caller do what needs privilege: root, or who mounted. */

@@ -12,11 +12,11 @@
  * A direct write drops the kernel's pages before it is sent to us; from Linux 6.18 on once more when it returns, but not
  * when it is asynchronous. What a cached reader reads in between is old. So reads into the cache are remembered
  * (node.c), and a direct write that meets some lets them be dropped before it is answered. A second write that finds
- * nothing remembered, because the first has taken it, must wait for the same notification: n_held says so, and the
- * queue keeps the order.
+ * nothing remembered, because the first has taken it, must wait for the same notification: i_held_answers says so, and
+ * the queue keeps the order.
  *
  * Invariants: (1) no request thread sends a notification. (2) after notifier_detach() only held answers are queued, and
- * no node is looked at. (3) each held request is answered exactly once.
+ * no inode is looked at. (3) each held request is answered exactly once.
  * Locking: nf_lock, a leaf.
  */
 #include "fuse/notify.h"
@@ -32,7 +32,7 @@ struct notification {
 	off_t no_len;		      /* 0: to the end */
 	struct held_answer no_answer; /* given afterwards, if it has a request */
 	struct request no_request;    /* what the thread that served it knew of that */
-	struct node *no_node;	      /* its n_held goes down; NULL: none */
+	struct inode *no_inode;	      /* its i_held_answers goes down; NULL: none */
 };
 
 struct notifier {
@@ -70,10 +70,10 @@ static void answer(const struct notification *no)
 /* What is left to do when the kernel was told, or cannot be. */
 static void finish(struct notifier *nf, const struct notification *no)
 {
-	if (no->no_node != NULL) {
+	if (no->no_inode != NULL) {
 		pthread_mutex_lock(&nf->nf_lock);
 		if (!nf->nf_detached)
-			atomic_fetch_sub(&no->no_node->n_held, 1);
+			atomic_fetch_sub(&no->no_inode->i_held_answers, 1);
 		pthread_mutex_unlock(&nf->nf_lock);
 	}
 	if (no->no_answer.ha_req != NULL)
@@ -125,29 +125,28 @@ void notify_attributes_then(struct front *f, struct inode *inode, const struct h
 						      .no_request = *current_request});
 }
 
-bool notify_direct_write(fuse_req_t req, fuse_ino_t ino, uint64_t pos, size_t bytes)
+bool notify_direct_write(fuse_req_t req, struct inode *inode, uint64_t pos, size_t bytes)
 {
 	struct front *f = front_of(req);
-	struct node *n = node_of(&f->f_nodes, ino);
 	uint64_t first = pos / EXT4_FRAME_SIZE;
 	uint64_t last = (pos + bytes - 1) / EXT4_FRAME_SIZE;
 	uint64_t read_first, read_last;
-	bool others_wait = atomic_fetch_add(&n->n_held, 1) > 0;
+	bool others_wait = atomic_fetch_add(&inode->i_held_answers, 1) > 0;
 
-	if (node_take_reads(n, pos, bytes, &read_first, &read_last)) {
+	if (node_take_reads(inode, pos, bytes, &read_first, &read_last)) {
 		first = read_first;
 		last = read_last;
 	} else if (!others_wait) {
-		atomic_fetch_sub(&n->n_held, 1);
+		atomic_fetch_sub(&inode->i_held_answers, 1);
 		return false;
 	}
 	enqueue(f->f_notifier,
-		&(struct notification){.no_nodeid = n->n_id,
+		&(struct notification){.no_nodeid = node_id(inode),
 				       .no_offset = (off_t)(first * EXT4_FRAME_SIZE),
 				       .no_len = (off_t)((last - first + 1) * EXT4_FRAME_SIZE),
 				       .no_answer = {.ha_req = req, .ha_bytes = bytes},
 				       .no_request = *current_request,
-				       .no_node = n});
+				       .no_inode = inode});
 	return true;
 }
 

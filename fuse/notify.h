@@ -31,7 +31,7 @@ void notify_attributes_then(struct front *f, struct inode *inode, const struct h
  * meanwhile, that is dropped, the request is answered with bytes after it, and the result is true; false: nothing has to be
  * told, and the caller answers.
  */
-bool notify_direct_write(fuse_req_t req, fuse_ino_t ino, uint64_t pos, size_t bytes);
+bool notify_direct_write(fuse_req_t req, struct inode *inode, uint64_t pos, size_t bytes);
 /* Queued and sent notifications. */
 uint64_t notifier_sent(const struct notifier *nf);
 

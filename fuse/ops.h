@@ -59,8 +59,8 @@ void ops_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
 	       struct fuse_file_info *fi, unsigned flags, const void *in_buf, size_t in_bufsz,
 	       size_t out_bufsz);
 
-/* Fill the reply for an inode; takes over the reference. 0 or -ENOMEM. */
-int front_fill_entry(struct front *f, struct inode *inode, struct fuse_entry_param *e);
+/* Fill the reply for an inode, which is a look-up of it; takes over the reference. */
+void front_fill_entry(struct front *f, struct inode *inode, struct fuse_entry_param *e);
 /* A new name: answer with its entry, or with err. Takes over the reference. */
 void front_reply_entry(fuse_req_t req, int err, struct inode *inode);
 

@@ -25,7 +25,7 @@ void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	(void)fi;
 	if (inode == NULL) {
-		control_getattr(req, node_of(&f->f_nodes, ino));
+		control_getattr(req, ino);
 		return;
 	}
 	memset(&st, 0, sizeof(st));
@@ -89,7 +89,7 @@ void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	(void)attr;
 	(void)fi;
 	if (inode == NULL) {
-		control_setattr(req, node_of(&f->f_nodes, ino));
+		control_setattr(req, ino);
 		return;
 	}
 	convert_attr(request_arg(current_request), to_set, &na);

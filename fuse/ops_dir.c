@@ -71,8 +71,8 @@ static void look_up(struct packer *pk, const struct ns_dirent *de, struct fuse_e
 	if (is_dot(de) || (pk->pk_root && strcmp(de->d_name, CONTROL_NAME) == 0))
 		return;
 	inode = ext4_iget(f->f_sb, de->d_ino, EXT4_IGET_NORMAL);
-	if (!IS_ERR(inode) && front_fill_entry(f, inode, e) != 0)
-		memset(e, 0, sizeof(*e));
+	if (!IS_ERR(inode))
+		front_fill_entry(f, inode, e);
 }
 
 static bool pack_plus(struct packer *pk, const struct ns_dirent *de)
@@ -138,7 +138,7 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	int err;
 
 	if (of->of_dir == NULL) {
-		control_readdir(req, node_of(&f->f_nodes, ino), size, off, plus);
+		control_readdir(req, ino, size, off, plus);
 		return;
 	}
 	pthread_mutex_lock(&of->of_lock);

@@ -116,7 +116,7 @@ void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int err;
 
 	if (inode == NULL) {
-		control_open(req, node_of(&f->f_nodes, ino), fi);
+		control_open(req, ino, fi);
 		return;
 	}
 	old_mode = inode->i_mode;
@@ -161,9 +161,8 @@ void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
 	n.nn_mode = (uint16_t)((mode & 07777) | S_IFREG);
 	if (dir != NULL && !control_is_name(f, parent, name))
 		err = create_inode(req, dir, &n, fi->flags, &inode);
-	if (err == 0)
-		err = front_fill_entry(f, inode, &e);
 	if (err == 0) {
+		front_fill_entry(f, inode, &e);
 		of = open_inode(f, inode, fi, &err);
 		if (of == NULL)
 			node_forget(&f->f_nodes, e.ino, 1);
@@ -247,7 +246,7 @@ void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fus
 		return;
 	}
 	if (!of->of_direct && size > 0)
-		node_note_read(node_of(&front_of(req)->f_nodes, ino), (uint64_t)off, size);
+		node_note_read(inode, (uint64_t)off, size);
 	err = file_read(inode, (uint64_t)off, size, (unsigned)of->of_flags, &r);
 	if (err != 0) {
 		front_reply_err(req, err);
@@ -288,7 +287,7 @@ static unsigned write_flags(struct front *f, const struct open_file *of,
 	return flags;
 }
 
-static void write_inode(fuse_req_t req, fuse_ino_t ino, struct inode *inode, struct wb_write *w)
+static void write_inode(fuse_req_t req, struct inode *inode, struct wb_write *w)
 {
 	struct front *f = front_of(req);
 	ssize_t n = file_write(inode, w);
@@ -307,7 +306,7 @@ static void write_inode(fuse_req_t req, fuse_ino_t ino, struct inode *inode, str
 		return;
 	}
 	if ((w->w_flags & WB_WRITE_DIRECT) != 0 &&
-	    notify_direct_write(req, ino, w->w_pos, (size_t)n))
+	    notify_direct_write(req, inode, w->w_pos, (size_t)n))
 		return;
 	if ((w->w_flags & WB_WRITE_CACHE) == 0 && parking_throttle(req, inode, w->w_pos, (size_t)n))
 		return;
@@ -330,7 +329,7 @@ void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off
 	};
 
 	if (inode == NULL) {
-		control_write(req, node_of(&f->f_nodes, ino), buf, size, off);
+		control_write(req, ino, buf, size, off);
 		return;
 	}
 	if (size == 0) {
@@ -339,7 +338,7 @@ void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off
 	}
 	/* The handle of a write-out by the kernel may be any open file's. */
 	w.w_flags = write_flags(f, open_file_of(fi), fi, inode);
-	write_inode(req, ino, inode, &w);
+	write_inode(req, inode, &w);
 }
 
 /* ---- The rest ---- */

@@ -18,20 +18,15 @@
 #include "fuse/control.h"
 #include "fuse/ops.h"
 
-int front_fill_entry(struct front *f, struct inode *inode, struct fuse_entry_param *e)
+void front_fill_entry(struct front *f, struct inode *inode, struct fuse_entry_param *e)
 {
-	struct node *n;
-
 	memset(e, 0, sizeof(*e));
 	ext4_getattr(inode, &e->attr);
-	n = node_get(&f->f_nodes, inode);
-	if (n == NULL)
-		return -ENOMEM;
-	e->ino = n->n_id;
-	e->generation = n->n_generation;
+	e->ino = node_id(inode);
+	e->generation = node_generation(inode);
 	e->attr_timeout = FRONT_TIMEOUT_S;
 	e->entry_timeout = FRONT_TIMEOUT_S;
-	return 0;
+	node_get(&f->f_nodes, inode);
 }
 
 void front_reply_entry(fuse_req_t req, int err, struct inode *inode)
@@ -39,11 +34,12 @@ void front_reply_entry(fuse_req_t req, int err, struct inode *inode)
 	struct front *f = front_of(req);
 	struct fuse_entry_param e;
 
-	if (err == 0)
-		err = front_fill_entry(f, inode, &e);
-	if (err != 0)
+	if (err != 0) {
 		front_reply_err(req, err);
-	else if (answer_entry(req, &e) != 0)
+		return;
+	}
+	front_fill_entry(f, inode, &e);
+	if (answer_entry(req, &e) != 0)
 		node_forget(&f->f_nodes, e.ino, 1);
 }
 
@@ -62,6 +58,21 @@ static bool is_control(fuse_req_t req, fuse_ino_t parent, const char *name)
 	return front_inode(f, parent) == NULL || control_is_name(f, parent, name);
 }
 
+/*
+ * The kernel has a file handle, in which anything may stand, and has not, or has no more, the inode that it names. It
+ * compares the generation itself.
+ */
+static void lookup_handle(fuse_req_t req, fuse_ino_t ino)
+{
+	struct front *f = front_of(req);
+	struct inode *inode = ext4_iget(f->f_sb, node_ino(ino), EXT4_IGET_HANDLE);
+
+	if (IS_ERR(inode))
+		front_reply_err(req, PTR_ERR(inode));
+	else
+		front_reply_entry(req, 0, inode);
+}
+
 void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct front *f = front_of(req);
@@ -69,8 +80,12 @@ void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct inode *inode = NULL;
 	int err;
 
+	if (name[0] == '.' && name[1] == '\0') {
+		lookup_handle(req, parent);
+		return;
+	}
 	if (dir == NULL) {
-		control_lookup(req, node_of(&f->f_nodes, parent), name);
+		control_lookup(req, parent, name);
 		return;
 	}
 	if (control_is_name(f, parent, name)) {

@@ -25,12 +25,17 @@
 #define RQ_PARALLEL_WRITES                                                                         \
 	(1u << 4) /* the answer to OPEN or CREATE allows direct writes side by side */
 
+struct inode;
+
 struct request {
 	uint64_t rq_unique;
 	unsigned rq_channel;
 	unsigned rq_flags;
 	uint32_t rq_opcode;
 	uint32_t rq_pid;
+	uint64_t rq_nodeid; /* what it is about */
+	struct inode
+		*rq_inode; /* the same; NULL: nothing, or a control file, or (LOOKUP) unknown */
 	uint64_t rq_start_ns;
 	char *rq_buf; /* the whole buffer: the request is at rq_buf + REQUEST_OFFSET */
 	size_t rq_bytes;

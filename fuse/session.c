@@ -30,6 +30,7 @@
 #include "ext4/inode.h"
 #include "fuse/answer.h"
 #include "fuse/control.h"
+#include "fuse/file.h"
 #include "fuse/freezer.h"
 #include "fuse/parking.h"
 #include "fuse/remount.h"
@@ -180,23 +181,23 @@ static void serve_syncfs(struct front *f, struct request *rq)
 /* The kernel asks so only for the time of birth, which GETATTR does not have. */
 static void serve_statx(struct front *f, const struct request *rq)
 {
-	const struct node *n = node_of(&f->f_nodes, request_head(rq)->nodeid);
+	struct inode *inode = rq->rq_inode;
 	struct fuse_out_header head = {.unique = rq->rq_unique};
 	struct timespec btime = {0};
 	struct proto_statx_out out;
 	struct stat st = {0};
 	struct iovec iov[] = {{&head, sizeof(head)}, {&out, sizeof(out)}};
 
-	if (n->n_ctl != NULL) {
-		control_stat(f, n, &st);
+	if (inode == NULL) {
+		control_stat(f, rq->rq_nodeid, &st);
 		answer_fill_statx(&st, btime, CONTROL_TIMEOUT_S, &out);
 	} else {
-		ext4_getattr(n->n_inode, &st);
+		ext4_getattr(inode, &st);
 		/* Small inodes have no place for it. */
 		if (f->f_sb->s_inode_size > EXT2_GOOD_OLD_INODE_SIZE) {
-			mutex_lock(&n->n_inode->i_lock);
-			btime = n->n_inode->i_crtime;
-			mutex_unlock(&n->n_inode->i_lock);
+			mutex_lock(&inode->i_lock);
+			btime = inode->i_crtime;
+			mutex_unlock(&inode->i_lock);
 		}
 		answer_fill_statx(&st, btime, FRONT_TIMEOUT_S, &out);
 	}
@@ -264,10 +265,8 @@ static void prepare(struct front *f, struct request *rq)
 }
 
 /* Would this request change the file system: it waits while that is frozen. */
-static bool changes_fs(struct front *f, const struct request *rq)
+static bool changes_fs(const struct request *rq)
 {
-	const struct fuse_in_header *head = request_head(rq);
-
 	switch (rq->rq_opcode) {
 	case FUSE_OPEN:
 		if ((((struct fuse_open_in *)request_arg(rq))->flags & O_TRUNC) == 0)
@@ -292,7 +291,7 @@ static bool changes_fs(struct front *f, const struct request *rq)
 	default:
 		return false;
 	}
-	return node_of(&f->f_nodes, head->nodeid)->n_ctl == NULL;
+	return !node_is_control(rq->rq_nodeid);
 }
 
 /* ---- One request ---- */
@@ -317,10 +316,46 @@ static void to_libfuse(struct front *f, struct request *rq)
 	ext4_allocate_for(f->f_sb, NULL);
 }
 
+/*
+ * What the request is about, in rq_inode. False: nothing that the kernel can know. Only a LOOKUP may name what it does not
+ * know: of a file handle.
+ */
+static bool find_node(struct front *f, struct request *rq)
+{
+	rq->rq_inode = NULL;
+	switch (rq->rq_opcode) {
+	case FUSE_READ:
+		rq->rq_inode = open_file_at(((struct fuse_read_in *)request_arg(rq))->fh)->of_inode;
+		return true;
+	case FUSE_WRITE:
+		rq->rq_inode =
+			open_file_at(((struct fuse_write_in *)request_arg(rq))->fh)->of_inode;
+		return true;
+	case FUSE_FORGET:
+	case FUSE_BATCH_FORGET:
+	case FUSE_INTERRUPT:
+	case FUSE_DESTROY:
+	case FUSE_STATFS:
+	case PROTO_SYNCFS:
+	case FUSE_RELEASE:
+	case FUSE_RELEASEDIR:
+		return true;
+	default:
+		break;
+	}
+	rq->rq_inode = node_inode(&f->f_nodes, rq->rq_nodeid);
+	return rq->rq_inode != NULL || rq->rq_opcode == FUSE_LOOKUP ||
+	       control_has(f->f_control, rq->rq_nodeid);
+}
+
 static void dispatch(struct front *f, struct request *rq)
 {
 	bool changes;
 
+	if (!find_node(f, rq)) {
+		raw_reply(f, rq->rq_unique, -ESTALE);
+		return;
+	}
 	switch (rq->rq_opcode) {
 	case PROTO_SYNCFS:
 		serve_syncfs(f, rq);
@@ -334,7 +369,7 @@ static void dispatch(struct front *f, struct request *rq)
 	default:
 		break;
 	}
-	changes = changes_fs(f, rq);
+	changes = changes_fs(rq);
 	if (changes && remount_is_read_only(f->f_remount))
 		remount_look(f->f_remount);
 	if (!freezer_enter(f->f_freezer, rq, changes))
@@ -351,6 +386,7 @@ static void serve_one(struct front *f, struct request *rq)
 	rq->rq_unique = head->unique;
 	rq->rq_opcode = head->opcode;
 	rq->rq_pid = head->pid;
+	rq->rq_nodeid = head->nodeid;
 	rq->rq_flags = 0;
 	if (enter(f))
 		dispatch(f, rq);
@@ -384,7 +420,7 @@ void session_want(void *userdata, struct fuse_conn_info *conn)
 	unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_IOCTL_DIR |
 			FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ASYNC_DIO |
 			FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_CACHE_SYMLINKS |
-			FUSE_CAP_EXPLICIT_INVAL_DATA;
+			FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_EXPORT_SUPPORT;
 
 	if (f->f_opts->mo_ext4.o_acl)
 		want |= FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK;

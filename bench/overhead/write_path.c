@@ -186,7 +186,8 @@ static int mount_image(void)
 	err = ext4_mount(dev, &options.mo_ext4, &front.f_sb);
 	if (err != 0)
 		return err;
-	return node_table_init(&front.f_nodes, ext4_iget(front.f_sb, 2, EXT4_IGET_NORMAL));
+	node_table_init(&front.f_nodes, ext4_iget(front.f_sb, EXT4_ROOT_INO, EXT4_IGET_NORMAL));
+	return 0;
 }
 
 static int start(void)

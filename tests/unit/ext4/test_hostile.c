@@ -474,7 +474,9 @@ START_TEST(reserved_inode_numbers_are_refused)
 		ck_assert(!ext4_valid_dir_ino(t.t_sb, numbers[i]));
 		ck_assert_int_eq(PTR_ERR(ext4_iget(t.t_sb, numbers[i], EXT4_IGET_NORMAL)),
 				 -EFSCORRUPTED);
+		ck_assert_int_eq(PTR_ERR(ext4_iget(t.t_sb, numbers[i], EXT4_IGET_HANDLE)), -ESTALE);
 	}
+	ck_assert_int_eq(PTR_ERR(ext4_iget(t.t_sb, orphan_ino, EXT4_IGET_HANDLE)), -ESTALE);
 	ck_assert(!ext4_valid_dir_ino(t.t_sb, orphan_ino));
 	ck_assert(!ext4_valid_dir_ino(t.t_sb, t.t_sb->s_inodes_count + 1));
 	ck_assert(ext4_valid_dir_ino(t.t_sb, 2));

@@ -233,6 +233,57 @@ START_TEST(last_reference_of_a_deleted_inode_evicts)
 }
 END_TEST
 
+/* A guess, as in a file handle, finds only what has a name: not what has lost it, and not what is just being made. */
+START_TEST(a_guess_finds_what_has_a_name)
+{
+	struct test_fs t;
+	struct inode *inode, *guess;
+
+	make_files(&t, "-t ext4");
+	ck_assert_int_eq(fx_mount(&t), 0);
+	guess = ext4_iget(t.t_sb, 12, EXT4_IGET_HANDLE);
+	inode = get(&t, 12);
+	ck_assert_ptr_eq(guess, inode);
+	unlink_inode(inode);
+	ck_assert_int_eq(PTR_ERR(ext4_iget(t.t_sb, 12, EXT4_IGET_HANDLE)), -ESTALE);
+	ck_assert_int_eq(atomic_load(&inode->i_count), 2);
+	iput(guess);
+	iput(inode);
+	inode = ext4_inode_new(t.t_sb, 12 + FILES);
+	ck_assert(!IS_ERR(inode));
+	atomic_store(&inode->i_nlink, 1);
+	ck_assert_int_eq(PTR_ERR(ext4_iget(t.t_sb, 12 + FILES, EXT4_IGET_HANDLE)), -ESTALE);
+	ck_assert_int_eq(atomic_load(&inode->i_count), 1);
+	iput(inode);
+	ck_assert_int_eq(fx_umount(&t), 0);
+	fx_free(&t);
+}
+END_TEST
+
+/* What the table holds does not count where the bitmap says that the number is free. */
+START_TEST(a_guess_believes_the_bitmap)
+{
+	struct ext4_group_info *gi;
+	struct buffer_head *bh;
+	struct test_fs t;
+
+	make_files(&t, "-t ext4 -O ^metadata_csum,^uninit_bg");
+	t.t_opts.o_read_only = true;
+	ck_assert_int_eq(fx_mount(&t), 0);
+	gi = ext4_get_group_info(t.t_sb, 0);
+	bh = ext4_read_inode_bitmap(t.t_sb, gi);
+	lock_buffer(bh);
+	bh->b_data[12 / 8] &= (uint8_t) ~(1u << (12 % 8));
+	unlock_buffer(bh);
+	bh_put(bh);
+	ck_assert_int_eq(PTR_ERR(ext4_iget(t.t_sb, 13, EXT4_IGET_HANDLE)), -ESTALE);
+	ck_assert_ptr_null(ext4_ilookup(t.t_sb, 13));
+	iput(get(&t, 14));
+	ck_assert_int_eq(fx_umount(&t), 0);
+	fx_free(&t);
+}
+END_TEST
+
 START_TEST(simulations_evict_after_the_handle)
 {
 	struct test_fs t;
@@ -418,6 +469,8 @@ int main(void)
 	tcase_add_test(tc, dirty_bits_reach_the_hook_once);
 	tcase_add_test(tc, for_each_stops_when_told);
 	tcase_add_loop_test(tc, last_reference_of_a_deleted_inode_evicts, 0, 2);
+	tcase_add_test(tc, a_guess_finds_what_has_a_name);
+	tcase_add_test(tc, a_guess_believes_the_bitmap);
 	tcase_add_test(tc, simulations_evict_after_the_handle);
 	tcase_add_test(tc, new_inode_starts_from_zeros);
 	tcase_add_test(tc, threads_share_the_cache);

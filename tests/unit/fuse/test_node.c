@@ -1,129 +1,239 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * test_node.c - nodeids: one node for an inode, counts, references given back, generations never repeat.
- * The inodes are never put for the last time: a reference of the test's own stays.
+ * test_node.c - nodeids: the same for a file in every mount, counts, references given back, numbers that mean nothing.
  * Locking: none.
  */
-#include <stdlib.h>
+#include <pthread.h>
 
 #include "fuse/node.h"
-#include "tests/lib/suite.h"
+#include "tests/lib/prng.h"
+#include "tests/unit/ext4/fixture.h"
 
-#define NR_INODES 5000u
-#define OWN_REFS 1
+#define FILES 200u
+#define FIRST_INO 12u
 
 static struct node_table table;
-static struct inode *inodes;
+static struct test_fs fs;
 
-static struct inode *with_reference(unsigned i)
+static struct inode *get(uint32_t ino)
 {
-	atomic_fetch_add(&inodes[i].i_count, 1);
-	return &inodes[i];
+	struct inode *inode = ext4_iget(fs.t_sb, ino, EXT4_IGET_NORMAL);
+
+	ck_assert(!IS_ERR(inode));
+	return inode;
 }
 
-static int extra_references(unsigned i)
+static void mount_again(void)
 {
-	return atomic_load(&inodes[i].i_count) - OWN_REFS;
+	ck_assert_int_eq(fx_mount(&fs), 0);
+	node_table_init(&table, get(EXT4_ROOT_INO));
 }
 
 static void start(void)
 {
-	inodes = calloc(NR_INODES, sizeof(*inodes));
-	ck_assert_ptr_nonnull(inodes);
-	for (unsigned i = 0; i < NR_INODES; i++) {
-		inodes[i].i_ino = i + 2;
-		inodes[i].i_nlink = 1;
-		inodes[i].i_count = OWN_REFS;
-	}
-	ck_assert_int_eq(node_table_init(&table, with_reference(0)), 0);
+	static char commands[FILES * 32];
+	size_t n = 0;
+
+	for (unsigned i = 0; i < FILES; i++)
+		n += (size_t)snprintf(commands + n, sizeof(commands) - n, "mknod n%u p\n", i);
+	snprintf(commands + n, sizeof(commands) - n, "sif n0 generation 77");
+	fx_make(&fs, "-t ext4 -O ^metadata_csum", 24 * MIB, commands);
+	mount_again();
 }
 
-START_TEST(an_inode_has_one_node_and_one_reference)
+/* With no reference left the icache says so. */
+static void unmount(void)
 {
-	struct node *a, *b;
+	node_table_destroy(&table);
+	ck_assert_int_eq(fx_umount(&fs), 0);
+}
+
+static int references(uint32_t ino)
+{
+	struct inode *inode = ext4_ilookup(fs.t_sb, ino);
+	int nr = inode != NULL ? atomic_load(&inode->i_count) - 1 : 0;
+
+	iput(inode);
+	return nr;
+}
+
+START_TEST(all_look_ups_have_one_reference)
+{
+	struct inode *inode;
 
 	start();
-	a = node_get(&table, with_reference(1));
-	b = node_get(&table, with_reference(1));
-	ck_assert_ptr_eq(a, b);
-	ck_assert_int_eq(extra_references(1), 1);
-	ck_assert_ptr_eq(a->n_inode, &inodes[1]);
-	ck_assert_uint_eq(node_id_of(&table, &inodes[1]), a->n_id);
-	ck_assert_ptr_eq(node_of(&table, a->n_id), a);
-	ck_assert_uint_eq(node_id_of(&table, &inodes[2]), 0);
-	node_table_destroy(&table);
+	inode = get(12);
+	node_get(&table, inode);
+	node_get(&table, get(12));
+	ck_assert_int_eq(references(12), 1);
+	ck_assert_uint_eq(node_id(inode), 12);
+	ck_assert_uint_eq(node_id_of(&table, inode), 12);
+	ck_assert_ptr_eq(node_inode(&table, 12), inode);
+	ck_assert_uint_eq(node_count(&table), 2);
+	/* In memory, but not known to the kernel. */
+	inode = get(13);
+	ck_assert_uint_eq(node_id_of(&table, inode), 0);
+	ck_assert_ptr_null(node_inode(&table, 13));
+	iput(inode);
+	unmount();
+	fx_free(&fs);
 }
 END_TEST
 
 START_TEST(the_last_forget_puts_the_inode)
 {
-	uint64_t id;
-
 	start();
 	for (int i = 0; i < 5; i++)
-		id = node_get(&table, with_reference(1))->n_id;
-	node_forget(&table, id, 3);
-	ck_assert_int_eq(extra_references(1), 1);
+		node_get(&table, get(12));
+	node_forget(&table, 12, 3);
+	ck_assert_int_eq(references(12), 1);
 	ck_assert_uint_eq(node_count(&table), 2);
-	node_forget(&table, id, 2);
-	ck_assert_int_eq(extra_references(1), 0);
-	ck_assert_uint_eq(node_id_of(&table, &inodes[1]), 0);
+	node_forget(&table, 12, 0);
+	node_forget(&table, 12, 2);
+	ck_assert_int_eq(references(12), 0);
+	ck_assert_ptr_null(node_inode(&table, 12));
 	ck_assert_uint_eq(node_count(&table), 1);
-	node_table_destroy(&table);
+	unmount();
+	fx_free(&fs);
 }
 END_TEST
 
-START_TEST(a_forgotten_node_comes_back_as_another)
+START_TEST(a_handle_is_the_same_in_the_next_mount)
 {
-	struct node *n;
-	uint64_t generation;
+	struct inode *inode;
 
 	start();
-	n = node_get(&table, with_reference(1));
-	generation = n->n_generation;
-	node_forget(&table, n->n_id, 1);
-	n = node_get(&table, with_reference(1));
-	ck_assert_uint_gt(n->n_generation, generation);
-	node_table_destroy(&table);
+	for (unsigned i = 0; i < 2; i++) {
+		inode = get(12);
+		node_get(&table, inode);
+		ck_assert_uint_eq(node_id(inode), 12);
+		ck_assert_uint_eq(node_generation(inode), 77);
+		/* What the kernel was told stays true as long as it knows the inode. */
+		inode->i_generation = 78;
+		ck_assert_uint_eq(node_generation(inode), 77);
+		unmount();
+		mount_again();
+	}
+	unmount();
+	fx_free(&fs);
 }
 END_TEST
 
-START_TEST(the_root_is_never_forgotten)
+/* The kernel gives up a root whose generation changes. */
+START_TEST(the_root_is_never_forgotten_and_has_no_generation)
 {
+	struct inode *root;
+
 	start();
+	root = get(EXT4_ROOT_INO);
+	root->i_handle_generation = 5;
+	ck_assert_uint_eq(node_id(root), NODE_ROOT_ID);
+	ck_assert_uint_eq(node_generation(root), 0);
+	node_get(&table, root);
 	node_forget(&table, NODE_ROOT_ID, 1000);
-	ck_assert_ptr_eq(node_of(&table, NODE_ROOT_ID)->n_inode, &inodes[0]);
-	ck_assert_uint_eq(node_id_of(&table, &inodes[0]), NODE_ROOT_ID);
-	ck_assert_int_eq(extra_references(0), 1);
-	node_table_destroy(&table);
-	ck_assert_int_eq(extra_references(0), 0);
+	ck_assert_ptr_eq(node_inode(&table, NODE_ROOT_ID), root);
+	ck_assert_uint_eq(node_id_of(&table, root), NODE_ROOT_ID);
+	ck_assert_int_eq(references(EXT4_ROOT_INO), 1);
+	ck_assert_uint_eq(node_count(&table), 1);
+	unmount();
+	fx_free(&fs);
+}
+END_TEST
+
+START_TEST(numbers_that_mean_no_file)
+{
+	static const uint64_t ids[] = {0,
+				       2,
+				       7,
+				       8,
+				       FIRST_INO + FILES + 1,
+				       UINT32_MAX,
+				       NODE_CONTROL_FIRST,
+				       NODE_CONTROL_FIRST + FIRST_INO,
+				       (UINT64_C(7) << 32) + FIRST_INO,
+				       UINT64_C(1) << 63,
+				       UINT64_MAX};
+
+	start();
+	node_get(&table, get(FIRST_INO));
+	for (unsigned i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+		ck_assert_ptr_null(node_inode(&table, ids[i]));
+		node_forget(&table, ids[i], 1);
+		ck_assert(node_is_control(ids[i]) == (ids[i] > UINT32_MAX));
+		ck_assert(node_ino(ids[i]) == 0 || !node_is_control(ids[i]));
+	}
+	ck_assert_uint_eq(node_ino(2), 0);
+	ck_assert_uint_eq(node_ino(NODE_ROOT_ID), EXT4_ROOT_INO);
+	ck_assert_uint_eq(node_ino(UINT32_MAX), UINT32_MAX);
+	ck_assert_uint_eq(node_count(&table), 2);
+	unmount();
+	fx_free(&fs);
 }
 END_TEST
 
 START_TEST(many_nodes_and_the_end)
 {
 	start();
-	for (unsigned i = 1; i < NR_INODES; i++)
-		node_get(&table, with_reference(i));
-	ck_assert_uint_eq(node_count(&table), NR_INODES);
-	for (unsigned i = 1; i < NR_INODES; i += 2)
-		node_forget(&table, node_id_of(&table, &inodes[i]), 1);
-	for (unsigned i = 1; i < NR_INODES; i++)
-		ck_assert_int_eq(extra_references(i), i % 2 == 0 ? 1 : 0);
+	for (uint32_t i = 0; i < FILES; i++)
+		for (uint32_t k = 0; k <= i % 3; k++)
+			node_get(&table, get(FIRST_INO + i));
+	ck_assert_uint_eq(node_count(&table), 1 + FILES);
+	for (uint32_t i = 0; i < FILES; i += 2)
+		node_forget(&table, FIRST_INO + i, 1 + i % 3);
+	for (uint32_t i = 0; i < FILES; i++)
+		ck_assert_int_eq(references(FIRST_INO + i), i % 2 == 0 ? 0 : 1);
+	ck_assert_uint_eq(node_count(&table), 1 + FILES / 2);
 	node_table_destroy(&table);
-	for (unsigned i = 0; i < NR_INODES; i++)
-		ck_assert_int_eq(extra_references(i), 0);
-	free(inodes);
+	for (uint32_t i = 0; i < FILES; i++)
+		ck_assert_int_eq(references(FIRST_INO + i), 0);
+	ck_assert_int_eq(fx_umount(&fs), 0);
+	fx_free(&fs);
+}
+END_TEST
+
+/* Looks up and forgets, now and then the last count; what is looked up can be found. */
+static void *look_up_and_forget(void *arg)
+{
+	struct prng rng;
+
+	prng_seed(&rng, (uint64_t)(uintptr_t)arg);
+	for (unsigned i = 0; i < 4000; i++) {
+		uint32_t ino = FIRST_INO + (uint32_t)prng_below(&rng, 8);
+		struct inode *inode = get(ino);
+
+		node_get(&table, inode);
+		ck_assert_ptr_eq(node_inode(&table, ino), inode);
+		ck_assert_uint_eq(node_id_of(&table, inode), ino);
+		node_forget(&table, ino, 1);
+	}
+	return NULL;
+}
+
+START_TEST(threads_look_up_and_forget_the_same_files)
+{
+	pthread_t threads[4];
+
+	start();
+	for (uintptr_t i = 0; i < 4; i++)
+		ck_assert_int_eq(
+			pthread_create(&threads[i], NULL, look_up_and_forget, (void *)(i + 1)), 0);
+	for (unsigned i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_uint_eq(node_count(&table), 1);
+	for (uint32_t i = 0; i < 8; i++)
+		ck_assert_int_eq(references(FIRST_INO + i), 0);
+	unmount();
+	fx_free(&fs);
 }
 END_TEST
 
 START_TEST(cached_reads_are_taken_by_the_write_that_meets_them)
 {
 	uint64_t first, last;
-	struct node *n;
+	struct inode *n;
 
 	start();
-	n = node_get(&table, with_reference(1));
+	n = get(12);
 	ck_assert(!node_take_reads(n, 0, UINT64_MAX, &first, &last));
 	node_note_read(n, 5 * 4096, 1);
 	node_note_read(n, 8 * 4096 + 4095, 2);
@@ -133,19 +243,26 @@ START_TEST(cached_reads_are_taken_by_the_write_that_meets_them)
 	ck_assert_uint_eq(first, 5);
 	ck_assert_uint_eq(last, 9);
 	ck_assert(!node_take_reads(n, 5 * 4096, 5 * 4096, &first, &last));
-	/* The last page that can be named. */
+	/* The first page, and the last one that can be named. */
+	node_note_read(n, 0, 1);
+	ck_assert(node_take_reads(n, 0, 1, &first, &last));
+	ck_assert_uint_eq(first, 0);
+	ck_assert_uint_eq(last, 0);
 	node_note_read(n, (UINT64_C(1) << 44) - 1, 1);
 	ck_assert(node_take_reads(n, (UINT64_C(1) << 44) - 1, 1, &first, &last));
 	ck_assert_uint_eq(first, UINT32_MAX);
-	node_forget(&table, n->n_id, 1);
-	node_table_destroy(&table);
+	iput(n);
+	unmount();
+	fx_free(&fs);
 }
 END_TEST
 
 int main(void)
 {
-	return RUN_TESTS("fuse/node", an_inode_has_one_node_and_one_reference,
-			 the_last_forget_puts_the_inode, a_forgotten_node_comes_back_as_another,
-			 the_root_is_never_forgotten, many_nodes_and_the_end,
+	return RUN_TESTS("fuse/node", all_look_ups_have_one_reference,
+			 the_last_forget_puts_the_inode, a_handle_is_the_same_in_the_next_mount,
+			 the_root_is_never_forgotten_and_has_no_generation,
+			 numbers_that_mean_no_file, many_nodes_and_the_end,
+			 threads_look_up_and_forget_the_same_files,
 			 cached_reads_are_taken_by_the_write_that_meets_them);
 }
