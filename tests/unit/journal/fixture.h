@@ -256,6 +256,13 @@ static inline uint32_t fx_sb_field(struct fixture *f, size_t offset)
 	return value;
 }
 
+/* Another device, with its log in it, instead of the one before. */
+static inline void fx_use(struct fixture *f, struct blkdev *dev)
+{
+	f->f_dev = dev;
+	f->f_log_dev = dev;
+}
+
 /* Read the log as after a crash: a new journal, replayed and taken down again. */
 static inline int fx_recover(struct fixture *f)
 {

@@ -67,8 +67,7 @@ static void watch(struct fixture *f, struct events *ev, const struct fx_shape *s
 	fx_format(f, shape);
 	ev->ev_f = f;
 	if (f->f_log_dev == f->f_dev) {
-		f->f_dev = probe_open(f->f_dev, note, ev);
-		f->f_log_dev = f->f_dev;
+		fx_use(f, probe_open(f->f_dev, note, ev));
 	} else {
 		f->f_dev = probe_open(f->f_dev, note, ev);
 		f->f_log_dev = probe_open(f->f_log_dev, note, ev);
@@ -159,8 +158,7 @@ START_TEST(async_commit_is_one_write_and_a_flush)
 	memset(&ev, 0, sizeof(ev));
 	fx_format(&f, &shape_1k);
 	ev.ev_f = &f;
-	f.f_dev = probe_open(f.f_dev, note, &ev);
-	f.f_log_dev = f.f_dev;
+	fx_use(&f, probe_open(f.f_dev, note, &ev));
 	ev.ev_log_dev = f.f_dev;
 	f.f_params.jp_async_commit = true;
 	fx_load(&f);
@@ -227,8 +225,7 @@ START_TEST(a_block_changed_during_the_commit_is_logged_as_it_was)
 	ck_assert(fx_disk_is(&f, FX_META, 101));
 	fx_close(&f);
 
-	f.f_dev = crashed;
-	f.f_log_dev = crashed;
+	fx_use(&f, crashed);
 	ck_assert_int_eq(fx_recover(&f), 0);
 	ck_assert(fx_disk_is(&f, FX_META, 1));
 	ck_assert(fx_disk_is(&f, FX_META + 1, 2));
@@ -403,8 +400,7 @@ START_TEST(a_block_taken_again_in_the_same_transaction_cancels_its_revoke)
 	ck_assert_int_eq(fx_unload(&f), 0);
 	ck_assert(fx_disk_is(&f, FX_META, 2));
 	fx_close(&f);
-	f.f_dev = dirty;
-	f.f_log_dev = dirty;
+	fx_use(&f, dirty);
 	ck_assert_int_eq(fx_recover(&f), 0);
 	ck_assert(fx_disk_is(&f, FX_META, 2));
 	fx_close(&f);
@@ -481,8 +477,7 @@ START_TEST(version_1_is_replayed_and_upgraded)
 	dirty = testlib_clone(f.f_dev);
 	ck_assert_int_eq(fx_unload(&f), 0);
 	fx_close(&f);
-	f.f_dev = dirty;
-	f.f_log_dev = dirty;
+	fx_use(&f, dirty);
 	ck_assert_uint_eq(fx_sb_field(&f, 4), JBD2_SUPERBLOCK_V2);
 	ck_assert_uint_eq(fx_sb_field(&f, FX_SB(s_feature_incompat)), JBD2_FEATURE_INCOMPAT_REVOKE);
 	ck_assert_int_eq(fx_recover(&f), 0);
@@ -618,8 +613,7 @@ START_TEST(an_io_error_aborts_and_nothing_more_is_written)
 
 	fx_format(&f, &shape_1k);
 	fl.fl_ev.ev_f = &f;
-	f.f_dev = probe_open(f.f_dev, fail_one, &fl);
-	f.f_log_dev = f.f_dev;
+	fx_use(&f, probe_open(f.f_dev, fail_one, &fl));
 	fl.fl_ev.ev_log_dev = f.f_dev;
 	fx_load(&f);
 	h = fx_start(&f, 3);
@@ -745,8 +739,7 @@ START_TEST(a_read_only_journal_writes_nothing)
 	dirty = testlib_clone(f.f_dev);
 	ck_assert_int_eq(fx_unload(&f), 0);
 	fx_close(&f);
-	f.f_dev = dirty;
-	f.f_log_dev = dirty;
+	fx_use(&f, dirty);
 	ck_assert_int_eq(fx_init(&f), 0);
 	ck_assert(jbd2_journal_needs_recovery(f.f_j));
 	ck_assert_int_eq(jbd2_journal_load(f.f_j), -EINVAL);

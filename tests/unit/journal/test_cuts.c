@@ -162,8 +162,7 @@ static void run_all(struct run *r, const struct fx_shape *shape, bool async, uns
 	fx_format(&r->r_f, shape);
 	r->r_base = testlib_clone(r->r_f.f_dev);
 	r->r_image = testlib_clone(r->r_f.f_dev);
-	r->r_f.f_dev = log_open_memory(r->r_f.f_dev);
-	r->r_f.f_log_dev = r->r_f.f_dev;
+	fx_use(&r->r_f, log_open_memory(r->r_f.f_dev));
 	r->r_f.f_params.jp_async_commit = async;
 	fx_load(&r->r_f);
 	/* Begin near the end of the log, so that it wraps. */
@@ -191,8 +190,7 @@ static void recover_image(struct run *r, struct blkdev *image)
 {
 	struct fixture g = r->r_f;
 
-	g.f_dev = image;
-	g.f_log_dev = image;
+	fx_use(&g, image);
 	ck_assert_int_eq(fx_recover(&g), 0);
 }
 

@@ -224,8 +224,7 @@ static void make_fc_log(struct fixture *f)
 	dirty = testlib_clone(f->f_dev);
 	ck_assert_int_eq(fx_unload(f), 0);
 	fx_close(f);
-	f->f_dev = dirty;
-	f->f_log_dev = dirty;
+	fx_use(f, dirty);
 	data = mem_data(dirty);
 	sb = data + fx_pblk(f, 0) * 1024;
 	put_be32(sb + FX_SB(s_feature_incompat),
@@ -338,8 +337,7 @@ START_TEST(a_cut_finds_the_fast_commits_or_what_the_owner_made_of_them)
 	prng_seed(&p, 77);
 	make_fc_log(&f);
 	base = testlib_clone(f.f_dev);
-	f.f_dev = log_open_memory(f.f_dev);
-	f.f_log_dev = f.f_dev;
+	fx_use(&f, log_open_memory(f.f_dev));
 	f.f_params.jp_takes_fc = true;
 	ck_assert_uint_eq(found_records(&f), 1);
 	change_held(&f);
@@ -352,8 +350,7 @@ START_TEST(a_cut_finds_the_fast_commits_or_what_the_owner_made_of_them)
 		memcpy(mem_data(image), mem_data(base), base->bd_size_bytes);
 		crash_apply(f.f_dev, n, CRASH_RANDOM, &p, image);
 		g = f;
-		g.f_dev = image;
-		g.f_log_dev = image;
+		fx_use(&g, image);
 		found = found_records(&g);
 		ck_assert(fx_disk_is(&g, FX_META, found == 1 ? 1 : 2));
 		ck_assert(fx_disk_is(&g, FX_META + 399, found == 1 ? 0 : 2));

@@ -53,8 +53,7 @@ static void make_log(const struct fx_shape *shape)
 	dirty = testlib_clone(f.f_dev);
 	ck_assert_int_eq(fx_unload(&f), 0);
 	blk_close(f.f_dev);
-	f.f_dev = dirty;
-	f.f_log_dev = dirty;
+	fx_use(&f, dirty);
 	log_start = fx_sb_field(&f, FX_SB(s_start));
 }
 

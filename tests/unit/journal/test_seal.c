@@ -67,8 +67,7 @@ static void check_log(struct blkdev *crashed, const struct fixture *f, uint64_t 
 {
 	struct fixture after = *f;
 
-	after.f_dev = crashed;
-	after.f_log_dev = crashed;
+	fx_use(&after, crashed);
 	ck_assert_int_eq(fx_recover(&after), 0);
 	check_disk(&after, blocknr, tag);
 	fx_close(&after);

@@ -268,8 +268,7 @@ START_TEST(each_cut_of_a_threaded_run_has_whole_handles)
 	load(&w, &shape);
 	base = testlib_clone(w.w_f.f_dev);
 	image = testlib_clone(base);
-	w.w_f.f_dev = log_open_memory(w.w_f.f_dev);
-	w.w_f.f_log_dev = w.w_f.f_dev;
+	fx_use(&w.w_f, log_open_memory(w.w_f.f_dev));
 	w.w_rounds = 150;
 	fx_load(&w.w_f);
 	run_workers(&w, NULL);
@@ -287,8 +286,7 @@ START_TEST(each_cut_of_a_threaded_run_has_whole_handles)
 		}
 		memcpy(mem_data(image), mem_data(base), image->bd_size_bytes);
 		crash_apply_from(w.w_f.f_dev, from, n, CRASH_RANDOM, &p, image);
-		g.f_dev = image;
-		g.f_log_dev = image;
+		fx_use(&g, image);
 		ck_assert_int_eq(fx_recover(&g), 0);
 		for (unsigned b = 0; b < BLOCKS; b++)
 			sum += counter_on(image, 1024, b);
@@ -464,8 +462,7 @@ START_TEST(a_freed_block_is_not_given_back_while_it_is_being_written)
 
 	load(w, &shape);
 	slow = slowdev_open(f->f_dev);
-	f->f_dev = slow;
-	f->f_log_dev = slow;
+	fx_use(f, slow);
 	fx_load(f);
 	fx_write_one(f, FX_META, 1);
 	ck_assert_int_eq(jbd2_journal_force_commit(f->f_j), 0);
