@@ -47,7 +47,7 @@ static struct node *find(const char *name)
 {
 	struct node *n = *bucket_of(name);
 
-	while (n && strcmp(n->n_name, name))
+	while (n && strcmp(n->n_name, name) != 0)
 		n = n->n_next;
 	return n;
 }
@@ -170,7 +170,7 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct node **p = bucket_of(name), *n;
 
 	(void)parent;
-	while (*p && strcmp((*p)->n_name, name))
+	while (*p && strcmp((*p)->n_name, name) != 0)
 		p = &(*p)->n_next;
 	n = *p;
 	if (!n) {

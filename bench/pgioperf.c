@@ -261,7 +261,7 @@ static void run_kids(struct run *r)
 {
 	uint32_t kids = r->opt.readers + KID_READER;
 	struct shared *sh = r->shared;
-	pid_t pid[MAX_READERS + KID_READER];
+	pid_t pid[MAX_READERS + KID_READER] = {0};
 	pid_t ended;
 	int status;
 

@@ -2,6 +2,8 @@
 /*
  * case_extents.c - ext4_map_blocks(): a file of n extents built in order and out of order, looked up, removed.
  */
+#include <inttypes.h>
+
 #include "alloc/alloc_internal.h"
 #include "bench/lib/benchlib.h"
 #include "bench/micro/micro.h"
@@ -123,8 +125,7 @@ static void run_extents(struct micro *m)
 	micro_section(m, "convert", x.n, convert_all, &x);
 	micro_section(m, "remove", x.n, remove_all, &x);
 	if (x.found != 4 * x.n)
-		bench_die(0, "extents: %llu of %llu were right", (unsigned long long)x.found,
-			  (unsigned long long)(4 * x.n));
+		bench_die(0, "extents: %" PRIu64 " of %" PRIu64 " were right", x.found, 4 * x.n);
 }
 
 const struct micro_case micro_extents = {
