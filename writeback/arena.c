@@ -2,9 +2,10 @@
 /*
  * arena.c - the memory of the page cache: frames, and their adjacency.
  *
- * One range of address space is set aside at mount; it is taken into use slab by slab (2 MiB, asked
- * for as huge pages, registered with the device when it appears) up to the limit, and recycled after
- * that. A slab is 8 chunks of 64 frames, a chunk's free frames are the bits of one word. Chunks that
+ * One range of address space is set aside at mount; it is taken into use slab by slab (2 MiB, registered with the
+ * device when it appears) up to the limit, and recycled after that. A slab is one huge page, unless ordinary pages are
+ * to be had in much less time: guests that report free memory to their host report it in blocks of that size, and
+ * getting one back can take twenty times as long as 512 pages that the guest still has. A slab is 8 chunks of 64 frames, a chunk's free frames are the bits of one word. Chunks that
  * are wholly free and chunks that are partly free are on two lists: single frames come from the partly
  * free ones, so that small files pack; a sequential writer is given whole chunks, the next in memory if
  * it is free, so that what it dirties goes to the device as few long vectors.
@@ -27,6 +28,7 @@
 #include "util/assert.h"
 #include "util/err.h"
 #include "util/lock.h"
+#include "util/time.h"
 #include "util/workqueue.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -39,6 +41,8 @@
 #define SLAB_CHUNKS (SLAB_FRAMES / CHUNK_FRAMES)
 #define RUN_MIN 16u /* so many frames at once, or in sequence, are worth a chunk */
 #define AHEAD_FRAMES (32u << 20 >> PAGE_SHIFT)
+#define KIND_FIRST_TRIES 4u /* slabs of each kind that are tried first */
+#define KIND_TRY_EVERY 64u
 #define RESERVED_SHIFT 3u /* at most 1/8 of the arena is set aside for writers */
 
 _Static_assert(CHUNK_FRAMES == 64, "a chunk's free frames are one 64-bit word");
@@ -59,6 +63,9 @@ struct slab {
 	bool s_registered;	 /* [a_lock] */
 };
 
+/* How a slab is populated. */
+enum page_kind { PAGES_HUGE, PAGES_ORDINARY, PAGE_KINDS };
+
 struct arena {
 	struct mutex a_lock;
 	struct blkdev *a_bd;			/* [const after init] may be NULL */
@@ -77,7 +84,11 @@ struct arena {
 	_Atomic uint32_t a_free;		/* [a_lock for changes] */
 	uint64_t a_runs;			/* [a_lock] */
 	uint64_t a_unregistered;		/* [a_lock] */
-	uint64_t a_grown_ahead;			/* [a_lock] */
+	bool a_register_refused;	    /* [a_lock] as far as the limit of locked memory went */
+	uint64_t a_grown_ahead;		    /* [a_lock] */
+	uint64_t a_populated;		    /* [a_lock] slabs, ever */
+	uint64_t a_of_kind[PAGE_KINDS];	    /* [a_lock] the same by kind */
+	uint64_t a_populate_ns[PAGE_KINDS]; /* [a_lock] for a slab: mean of the last ones */
 	struct workqueue *a_grower; /* [const after arena_grow_ahead] NULL: grow when needed */
 	struct work_item a_grow_work;
 };
@@ -138,12 +149,49 @@ static void slab_init_pages(struct arena *a, uint32_t slab)
 		a->a_pages[i].p_data = a->a_base + (size_t)i * PAGE_SIZE;
 }
 
+/*
+ * The kind for the next slab: huge pages, which cost the processor and the device less afterwards, unless ordinary ones
+ * come in less than half of the time. The first slabs and now and then one later try both.
+ */
+static enum page_kind choose_kind_locked(const struct arena *a)
+{
+	const uint64_t *ns = a->a_populate_ns;
+	enum page_kind best = ns[PAGES_ORDINARY] < ns[PAGES_HUGE] / 2 ? PAGES_ORDINARY : PAGES_HUGE;
+
+	if (a->a_populated < 2 * KIND_FIRST_TRIES)
+		return a->a_populated % PAGE_KINDS == 0 ? PAGES_HUGE : PAGES_ORDINARY;
+	if (a->a_populated % KIND_TRY_EVERY == 0)
+		return best == PAGES_HUGE ? PAGES_ORDINARY : PAGES_HUGE;
+	return best;
+}
+
+/* Get the memory of a slab. The time it took. */
+static uint64_t populate(uint8_t *addr, enum page_kind kind)
+{
+	uint64_t start = now_ns();
+
+	/* A refusal of huge pages or of populating costs speed only. */
+	(void)madvise(addr, SLAB_BYTES, kind == PAGES_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	(void)madvise(addr, SLAB_BYTES, MADV_POPULATE_WRITE);
+	return now_ns() - start;
+}
+
+static void populated_locked(struct arena *a, enum page_kind kind, uint64_t ns)
+{
+	uint64_t old = a->a_populate_ns[kind];
+
+	a->a_populate_ns[kind] = old == 0 ? ns : (old * 3 + ns) / 4;
+	a->a_of_kind[kind]++;
+}
+
 /* Take a dead slab into use. The lock is dropped meanwhile. False: there is none. */
 static bool grow_locked(struct arena *a)
 {
+	enum page_kind kind;
 	uint32_t slab = 0;
+	uint64_t ns;
 	uint8_t *addr;
-	bool registered;
+	bool registered, ask;
 
 	if (a->a_live_slabs == a->a_nr_slabs)
 		return false;
@@ -152,20 +200,25 @@ static bool grow_locked(struct arena *a)
 	ASSERT_CMP(slab, <, a->a_nr_slabs);
 	a->a_slabs[slab].s_state = SLAB_GROWING;
 	a->a_live_slabs++;
+	ask = a->a_bd != NULL && !a->a_register_refused;
+	kind = choose_kind_locked(a);
+	a->a_populated++;
 	mutex_unlock(&a->a_lock);
 
 	addr = a->a_base + (size_t)slab * SLAB_BYTES;
-	/* A refusal of huge pages, of populating or of registration costs speed only. */
-	(void)madvise(addr, SLAB_BYTES, MADV_HUGEPAGE);
-	(void)madvise(addr, SLAB_BYTES, MADV_POPULATE_WRITE);
-	registered = a->a_bd != NULL && blk_register_memory(a->a_bd, addr, SLAB_BYTES) == 0;
+	ns = populate(addr, kind);
+	/* A refusal of registration costs speed only. */
+	registered = ask && blk_register_memory(a->a_bd, addr, SLAB_BYTES) == 0;
 	slab_init_pages(a, slab);
 
 	mutex_lock(&a->a_lock);
+	populated_locked(a, kind, ns);
 	a->a_slabs[slab].s_state = SLAB_LIVE;
 	a->a_slabs[slab].s_registered = registered;
 	if (!registered)
 		a->a_unregistered++;
+	if (ask && !registered)
+		a->a_register_refused = true;
 	for (uint32_t i = 0; i < SLAB_CHUNKS; i++) {
 		struct chunk *c = &a->a_chunks[slab * SLAB_CHUNKS + i];
 
@@ -444,6 +497,10 @@ void arena_get_stats(struct arena *a, struct arena_stats *out)
 	out->as_runs = a->a_runs;
 	out->as_unregistered_slabs = a->a_unregistered;
 	out->as_grown_ahead = a->a_grown_ahead;
+	out->as_huge_slabs = a->a_of_kind[PAGES_HUGE];
+	out->as_ordinary_slabs = a->a_of_kind[PAGES_ORDINARY];
+	out->as_huge_populate_ns = a->a_populate_ns[PAGES_HUGE];
+	out->as_ordinary_populate_ns = a->a_populate_ns[PAGES_ORDINARY];
 	mutex_unlock(&a->a_lock);
 }
 

@@ -60,6 +60,9 @@ struct arena_stats {
 	uint64_t as_runs;		/* whole chunks handed to sequential writers */
 	uint64_t as_unregistered_slabs; /* used without registration */
 	uint64_t as_grown_ahead;	/* slabs that were there before they were needed */
+	/* slabs taken into use as one huge page, as ordinary pages, and how long one takes (mean of the last ones) */
+	uint64_t as_huge_slabs, as_ordinary_slabs;
+	uint64_t as_huge_populate_ns, as_ordinary_populate_ns;
 };
 
 /* Address space for `bytes` (rounded to whole slabs); memory is taken as it is needed. bd: where slabs are registered, NULL: nowhere. ERR_PTR(-ENOMEM). */

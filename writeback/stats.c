@@ -158,6 +158,10 @@ static void emit_gauges(const struct emitter *e, struct wb_domain *wb)
 	emit(e, "cache_runs", as.as_runs);
 	emit(e, "cache_unregistered_slabs", as.as_unregistered_slabs);
 	emit(e, "cache_slabs_grown_ahead", as.as_grown_ahead);
+	emit(e, "cache_slabs_huge", as.as_huge_slabs);
+	emit(e, "cache_slabs_ordinary", as.as_ordinary_slabs);
+	emit(e, "cache_slab_huge_populate_ns", as.as_huge_populate_ns);
+	emit(e, "cache_slab_ordinary_populate_ns", as.as_ordinary_populate_ns);
 	emit(e, "avg_write_bandwidth_pages", wb_avg_bandwidth(wb));
 	count_lists(wb, lists);
 	emit(e, "b_dirty", lists[0]);

@@ -37,6 +37,26 @@ START_TEST(arena_hands_out_every_frame_once_and_no_more)
 }
 END_TEST
 
+START_TEST(arena_tries_huge_and_ordinary_pages)
+{
+	struct arena *a = arena_create(NULL, 64 * MIB);
+	static struct page *pages[32 * FRAMES_PER_SLAB];
+	struct arena_stats st;
+	unsigned got = 0;
+
+	while (got < 32 * FRAMES_PER_SLAB)
+		got += arena_alloc(a, NULL, 64, pages + got);
+	arena_get_stats(a, &st);
+	ck_assert_uint_eq(st.as_huge_slabs + st.as_ordinary_slabs, 32);
+	ck_assert_uint_ge(st.as_huge_slabs, 4);
+	ck_assert_uint_ge(st.as_ordinary_slabs, 4);
+	ck_assert_uint_gt(st.as_huge_populate_ns, 0);
+	ck_assert_uint_gt(st.as_ordinary_populate_ns, 0);
+	arena_free(a, pages, got);
+	arena_destroy(a);
+}
+END_TEST
+
 START_TEST(arena_gives_runs_of_adjacent_frames)
 {
 	struct arena *a = arena_create(NULL, 8 * MIB);
@@ -191,7 +211,7 @@ END_TEST
 int main(void)
 {
 	return RUN_TESTS("writeback/arena", arena_hands_out_every_frame_once_and_no_more,
-			 arena_gives_runs_of_adjacent_frames,
+			 arena_tries_huge_and_ordinary_pages, arena_gives_runs_of_adjacent_frames,
 			 arena_lets_two_sequential_writers_each_stay_adjacent,
 			 arena_takes_reserves_back_when_nothing_else_is_left,
 			 arena_grows_as_needed_and_gives_idle_slabs_back,
