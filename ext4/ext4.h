@@ -63,6 +63,7 @@ struct ext4_options {
 	bool o_auto_da_alloc; /* default true */
 	bool o_barrier;	      /* default true */
 	bool o_async_commit;
+	bool o_data_err_abort; /* a write of data that fails aborts the journal */
 	bool o_discard;
 	bool o_acl;	   /* default true */
 	bool o_user_xattr; /* default true */

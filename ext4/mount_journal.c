@@ -19,11 +19,16 @@
 static int write_ordered_data(void *ji_owner, uint64_t start_bytes, uint64_t end_bytes)
 {
 	struct inode *inode = ji_owner;
-	const struct ext4_upper_ops *upper = inode->i_sb->s_upper;
+	struct super_block *sb = inode->i_sb;
+	int err;
 
-	if (upper->write_ordered_data == NULL)
+	if (sb->s_upper->write_ordered_data == NULL)
 		return 0;
-	return upper->write_ordered_data(inode, start_bytes, end_bytes);
+	err = sb->s_upper->write_ordered_data(inode, start_bytes, end_bytes);
+	/* Here and not only when the request ends: the commit under way must not get its record. */
+	if (err != 0 && sb->s_opts.o_data_err_abort)
+		jbd2_journal_abort(sb->s_journal, err);
+	return err;
 }
 
 static const struct jbd2_journal_ops journal_ops = {
@@ -183,6 +188,11 @@ static int open_external(struct super_block *sb, const struct ext2_super_block *
 	return err;
 }
 
+static bool uses_log(const struct super_block *sb)
+{
+	return ext4_has_compat(sb, EXT3_FEATURE_COMPAT_HAS_JOURNAL) && !sb->s_opts.o_noload;
+}
+
 int ext4_journal_open(struct super_block *sb, const struct ext2_super_block *es, bool *recover)
 {
 	const uint32_t ino = le32_to_cpu(es->s_journal_inum);
@@ -191,6 +201,10 @@ int ext4_journal_open(struct super_block *sb, const struct ext2_super_block *es,
 	int err;
 
 	*recover = false;
+	if (sb->s_opts.o_data_err_abort && !uses_log(sb)) {
+		log_err("%s: data_err=abort needs a journal", sb->s_name);
+		return -EINVAL;
+	}
 	fill_params(sb, es, &p);
 	if (!ext4_has_compat(sb, EXT3_FEATURE_COMPAT_HAS_JOURNAL)) {
 		if (flagged)

@@ -239,6 +239,15 @@ static int set_data(struct mount_options *mo, const struct option_desc *od, cons
 	return 0;
 }
 
+static int set_data_err(struct mount_options *mo, const struct option_desc *od, const char *value)
+{
+	(void)od;
+	if (strcmp(value, "abort") != 0 && strcmp(value, "ignore") != 0)
+		return -EINVAL;
+	mo->mo_ext4.o_data_err_abort = strcmp(value, "abort") == 0;
+	return 0;
+}
+
 static int set_commit(struct mount_options *mo, const struct option_desc *od, const char *value)
 {
 	uint64_t seconds;
@@ -361,6 +370,7 @@ static const struct option_desc option_table[] = {
 	{"norecovery", ON(mo_ext4.o_noload)},
 	{"errors", CALL_VALUE(set_errors)},
 	{"data", CALL_VALUE(set_data)},
+	{"data_err", CALL_VALUE(set_data_err)},
 	{"delalloc", ON(mo_ext4.o_delalloc)},
 	{"nodelalloc", OFF(mo_ext4.o_delalloc)},
 	{"auto_da_alloc", SWITCH(mo_ext4.o_auto_da_alloc)},
@@ -617,6 +627,7 @@ static void print_ext4_switches(const struct ext4_options *o, FILE *out)
 	fprintf(out, "%s\n", either(o->o_auto_da_alloc, "auto_da_alloc", "noauto_da_alloc"));
 	fprintf(out, "%s\n", either(o->o_discard, "discard", "nodiscard"));
 	fprintf(out, "data=%s\n", either(o->o_data == DATA_ORDERED, "ordered", "writeback"));
+	fprintf(out, "data_err=%s\n", either(o->o_data_err_abort, "abort", "ignore"));
 	if (o->o_noload)
 		fputs("norecovery\n", out);
 	if (o->o_async_commit)

@@ -25,6 +25,7 @@
 static const char *const allowed[] = {
 	"errors",
 	"data",
+	"data_err",
 	"delalloc",
 	"nodelalloc",
 	"auto_da_alloc",

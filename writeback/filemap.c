@@ -51,6 +51,9 @@ void filemap_fdatawait_range(struct address_space *as, uint64_t start, uint64_t 
 			page_put(as->as_wb, pages[i]);
 		}
 	}
+	/* Whose request failed meanwhile: the caller must find the journal aborted. */
+	if (as->as_host->i_sb->s_opts.o_data_err_abort)
+		wait_io_ends(as, last_io_end(as));
 }
 
 int filemap_write_and_wait_range(struct inode *inode, uint64_t start, uint64_t end_inclusive)
@@ -151,6 +154,17 @@ static int write_evicted(struct address_space *as, uint64_t start_bytes, uint64_
 	return err;
 }
 
+/* With data_err=abort: an earlier request failed, and the abort may be on its way. */
+static bool data_lost(struct address_space *as)
+{
+	bool lost;
+
+	mutex_lock(&as->as_end_lock);
+	lost = as->as_data_lost;
+	mutex_unlock(&as->as_end_lock);
+	return lost;
+}
+
 int wb_write_ordered_data(struct inode *inode, uint64_t start_bytes, uint64_t end_bytes)
 {
 	struct address_space *as = inode->i_mapping;
@@ -166,7 +180,7 @@ int wb_write_ordered_data(struct inode *inode, uint64_t start_bytes, uint64_t en
 	err = write_mapped_range(as, start_bytes, end_bytes);
 	wait_data_range(as, start_bytes, end_bytes);
 	/* The error stays unseen: it is also told to those who have the file open. */
-	if (err == 0 && atomic_load(&as->as_wb_err) != before)
+	if (err == 0 && (atomic_load(&as->as_wb_err) != before || data_lost(as)))
 		err = -EIO;
 	iput(inode);
 	return err;

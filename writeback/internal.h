@@ -109,6 +109,7 @@ struct address_space {
 	bool as_io_ref;		    /* [as_end_lock] the inode is held for its I/O */
 	bool as_work_pending;	    /* [as_end_lock] as_work is queued and not yet entered */
 	uint32_t as_nr_ends;	    /* [as_end_lock] */
+	bool as_data_lost;	    /* [as_end_lock] data_err=abort: a request failed; stays */
 	struct work_item as_work;   /* conversions */
 	STAILQ_ENTRY(address_space) as_manual_link; /* [wb_manual_lock] simulations: work to do */
 	bool as_manual_queued;			    /* [wb_manual_lock] */
@@ -527,14 +528,16 @@ struct io_end {
 	TAILQ_ENTRY(io_end) ie_link; /* [as_end_lock] */
 	_Atomic int ie_count;	     /* requests in flight, and the submitter */
 	_Atomic int ie_error;	     /* the first one */
-	bool ie_work;		     /* a worker has something to do: conversion or i_disksize */
-	bool ie_defer;		     /* pages stay under writeback until the worker is done */
-	bool ie_done;		     /* [as_end_lock] all requests are complete */
-	handle_t *ie_rsv;	     /* reserved handle or NULL */
-	uint64_t ie_seq;	     /* [as_end_lock] */
-	uint64_t ie_start_bytes;     /* of the file: the order */
-	uint64_t ie_end_bytes; /* [submitter until ie_done] exclusive: i_disksize may move here */
-	unsigned ie_nr_ranges; /* [submitter until ie_done] */
+	/* [submitter until started; as_end_lock] a worker has something to do: conversion, i_disksize, an abort */
+	bool ie_work;
+	bool ie_late;		 /* [as_end_lock] ... because of an error only */
+	bool ie_defer;		 /* pages stay under writeback until the worker is done */
+	bool ie_done;		 /* [as_end_lock] all requests are complete */
+	handle_t *ie_rsv;	 /* reserved handle or NULL */
+	uint64_t ie_seq;	 /* [as_end_lock] */
+	uint64_t ie_start_bytes; /* of the file: the order */
+	uint64_t ie_end_bytes;	 /* [submitter until ie_done] exclusive: i_disksize may move here */
+	unsigned ie_nr_ranges;	 /* [submitter until ie_done] */
 	struct {
 		ext4_lblk_t lblk;
 		ext4_lblk_t len;
@@ -544,8 +547,13 @@ struct io_end {
 
 /* NULL: no memory. Takes over rsv, also then. */
 struct io_end *io_end_alloc(struct address_space *as, handle_t *rsv);
-/* From now on it has its place in the order. ie_work, ie_defer and ie_start_bytes are set and stay; the others may be set until io_end_put(). */
+/* From now on it has its place in the order. ie_work, ie_defer and ie_start_bytes are set and stay, but for io_end_fail(); the others may be set until io_end_put(). */
 void io_end_start(struct io_end *ie);
+/*
+ * One of its requests failed: told by fsync, nothing is converted; with data_err=abort the journal is aborted before anybody who waits for the io_end
+ * goes on. Called with the request's reference of it, before its pages end writeback. Any thread.
+ */
+void io_end_fail(struct io_end *ie, int err);
 void io_end_get(struct io_end *ie);
 /* A request is complete, or the submitter is finished with it. Any thread. */
 void io_end_put(struct io_end *ie);

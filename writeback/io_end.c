@@ -13,6 +13,8 @@
  * As long as a mapping has io_ends, or its work is queued, it holds a reference of the inode, which a worker drops, or a waiter, who has one of its own: a completion never runs an eviction.
  * In simulations there are no workers: mappings with work are on a list that wb_run_completions(), and every wait, works off.
  *
+ * With data_err=abort an io_end that fails is given to a worker or waiter too, whatever it was for: it aborts the journal, which a completion must not.
+ *
  * Invariants: (1) an io_end that failed converts nothing and moves no i_disksize: its blocks stay unwritten and read as zeros. (2) Pages of a deferred io_end are under
  * writeback until its conversion is durable in a handle. (3) as_ends is in order of submission.
  * Locking: as_end_lock (LEAF) for lists and flags; handles, conversion and iput() without it.
@@ -20,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ext4/super.h"
 #include "writeback/internal.h"
 
 /* ---- Life ---- */
@@ -77,6 +80,34 @@ void io_end_get(struct io_end *ie)
 	atomic_fetch_add_explicit(&ie->ie_count, 1, memory_order_relaxed);
 }
 
+/* It has had no place in the order, and needs none: it is ready when it is complete, and nothing waits for its turn. */
+static void want_abort(struct io_end *ie)
+{
+	struct address_space *as = ie->ie_mapping;
+
+	mutex_lock(&as->as_end_lock);
+	as->as_data_lost = true;
+	if (!ie->ie_work) {
+		ie->ie_work = true;
+		ie->ie_late = true;
+		ie->ie_start_bytes = UINT64_MAX;
+		ie->ie_seq = ++as->as_end_seq;
+		TAILQ_INSERT_TAIL(&as->as_ends, ie, ie_link);
+	}
+	mutex_unlock(&as->as_end_lock);
+}
+
+void io_end_fail(struct io_end *ie, int err)
+{
+	struct address_space *as = ie->ie_mapping;
+	int none = 0;
+
+	atomic_compare_exchange_strong(&ie->ie_error, &none, err);
+	mapping_set_error(as, err);
+	if (as->as_host->i_sb->s_opts.o_data_err_abort)
+		want_abort(ie);
+}
+
 void io_end_add_range(struct io_end *ie, ext4_lblk_t lblk, ext4_lblk_t len)
 {
 	ASSERT_CMP(ie->ie_nr_ranges, <, IO_END_RANGES);
@@ -107,13 +138,15 @@ static void queue_conversions(struct address_space *as)
 void io_end_put(struct io_end *ie)
 {
 	struct address_space *as = ie->ie_mapping;
-	bool work = ie->ie_work;
-	bool queue;
+	bool work, queue;
 
 	if (atomic_fetch_sub_explicit(&ie->ie_count, 1, memory_order_acq_rel) != 1)
 		return;
 	mutex_lock(&as->as_end_lock);
 	ie->ie_done = true;
+	work = ie->ie_work;
+	if (ie->ie_late)
+		ie->ie_end_bytes = 0;
 	if (!work)
 		as->as_nr_ends--;
 	queue = (work || as->as_nr_ends == 0) && !as->as_work_pending;
@@ -194,6 +227,17 @@ static int convert(struct io_end *ie)
 	return ext4_journal_stop(handle, err);
 }
 
+/* ext4: fs/ext4/page-io.c ext4_end_io_end(). In any data mode, as there. */
+static void abort_for_data(struct inode *inode, int err)
+{
+	struct super_block *sb = inode->i_sb;
+
+	if (!sb->s_opts.o_data_err_abort || jbd2_is_aborted(sb->s_journal))
+		return;
+	ext4_warning(sb, "inode #%u: data was not written (%d): data_err=abort", inode->i_ino, err);
+	jbd2_journal_abort(sb->s_journal, err);
+}
+
 static void finish(struct io_end *ie)
 {
 	struct address_space *as = ie->ie_mapping;
@@ -204,6 +248,8 @@ static void finish(struct io_end *ie)
 		err = convert(ie);
 		if (err != 0)
 			mapping_set_error(as, err);
+	} else {
+		abort_for_data(as->as_host, err);
 	}
 	for (w = atomic_exchange(&ie->ie_bios, NULL); w != NULL; w = next) {
 		next = w->w_next;

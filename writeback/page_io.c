@@ -113,15 +113,13 @@ static void write_end_io(struct bio *bio)
 	struct wb_bio *w = bio->bi_private;
 	struct io_end *ie = w->w_end;
 	struct address_space *as = ie->ie_mapping;
-	int none = 0;
 
 	mapping_note_written(as);
 	if (w->w_in_window)
 		window_leave(as->as_wb, w);
 	if (bio->bi_status != 0) {
 		counter_inc(&as->as_wb->wb_stats.ws_io_errors);
-		atomic_compare_exchange_strong(&ie->ie_error, &none, bio->bi_status);
-		mapping_set_error(as, bio->bi_status);
+		io_end_fail(ie, bio->bi_status);
 	}
 	if (ie->ie_defer) {
 		w->w_next = atomic_load(&ie->ie_bios);
@@ -205,10 +203,8 @@ static struct wb_bio *make_bio(struct io_submit *io)
 static void fail_pages(struct io_submit *io)
 {
 	struct address_space *as = io->is_mapping;
-	int none = 0;
 
-	mapping_set_error(as, -ENOMEM);
-	atomic_compare_exchange_strong(&io->is_end->ie_error, &none, -ENOMEM);
+	io_end_fail(io->is_end, -ENOMEM);
 	for (unsigned i = 0; i < io->is_nr_pages; i++)
 		if (atomic_fetch_sub_explicit(&io->is_pages[i]->p_io, 1, memory_order_acq_rel) == 1)
 			end_pages_writeback(as, &io->is_pages[i], 1);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""io_errors.py work|once|read-only FOLDER: what programs see of a device that fails. Each mode checks and ends with an error if that is not what it should be."""
+"""io_errors.py work|once|abort|read-only FOLDER: what programs see of a device that fails. Each mode checks and ends with an error if that is not what it should be."""
 import errno
 import os
 import sys
@@ -66,6 +66,19 @@ def once(root):
     assert open(f"{root}/good", "rb").read() == b"z" * 100000
 
 
+def abort(root):
+    """The blocks of `bad` cannot be written, and that ends all changes."""
+    with open(f"{root}/bad", "r+b", buffering=0) as f:
+        f.write(b"x" * 4096)
+        assert fsync_error(f.fileno()) == errno.EIO
+    try:
+        save(f"{root}/late", b"x")
+        raise AssertionError("written")
+    except OSError as e:
+        assert e.errno == errno.EROFS, e
+    assert open(f"{root}/keep", "rb").read() == b"k" * 50000
+
+
 def read_only(root):
     """Metadata could not be read: an error now, and no more changes."""
     try:
@@ -83,4 +96,4 @@ def read_only(root):
 
 
 if __name__ == "__main__":
-    {"work": work, "once": once, "read-only": read_only}[sys.argv[1]](sys.argv[2])
+    {"work": work, "once": once, "abort": abort, "read-only": read_only}[sys.argv[1]](sys.argv[2])

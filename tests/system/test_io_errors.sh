@@ -51,6 +51,13 @@ start "$img" -o "blk=fault:error:forever:op=write:from=$((first * 1024)):to=$(((
 programs once "$MNT" || fail "errors of data"
 stop
 check "$img"
+start "$img" -o "data_err=abort,blk=fault:error:forever:op=write:from=$((first * 1024)):to=$(((last + 1) * 1024))"
+grep -qx data_err=abort "$MNT/.ext4d/options" || fail "data_err is not shown"
+programs abort "$MNT" || fail "data_err=abort"
+"$EXT4D" -u "$MNT" || true
+grep -qE '^FS Error count: +[1-9]' < <(dumpe2fs -h "$img" 2>/dev/null) || fail "data_err=abort: not recorded"
+e2fsck -fy "$img" >/dev/null 2>&1 || [ $? -le 1 ] || fail "data_err=abort: e2fsck"
+check "$img"
 
 # metadata: an inode table block cannot be read, with each answer
 block=$(debugfs -R "imap far" "$img" 2>/dev/null | sed -nE 's/.*located at block ([0-9]+).*/\1/p')

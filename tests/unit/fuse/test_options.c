@@ -83,6 +83,7 @@ START_TEST(what_is_wrong_is_named)
 		{"cache=99999999999g", "bad value '99999999999g' for option 'cache'"},
 		{"errors=maybe", "bad value 'maybe' for option 'errors'"},
 		{"data=journal", "bad value 'journal' for option 'data'"},
+		{"data_err=maybe", "bad value 'maybe' for option 'data_err'"},
 		{"barrier=2", "bad value '2' for option 'barrier'"},
 		{"threads=0", "bad value '0' for option 'threads'"},
 		{"kernel_cache=", "bad value '' for option 'kernel_cache'"},
@@ -154,11 +155,12 @@ START_TEST(options_in_force_are_printed)
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
 
-	ck_assert_int_eq(parse("ro,commit=3,nodelalloc,server_cpus=5:0:1"), 0);
+	ck_assert_int_eq(parse("ro,commit=3,data_err=abort,nodelalloc,server_cpus=5:0:1"), 0);
 	mount_options_print(&mo, NULL, out);
 	fclose(out);
 	ck_assert_ptr_nonnull(strstr(text, "ro\n"));
 	ck_assert_ptr_nonnull(strstr(text, "\ncommit=3\n"));
+	ck_assert_ptr_nonnull(strstr(text, "\ndata_err=abort\n"));
 	ck_assert_ptr_nonnull(strstr(text, "\nnodelalloc\n"));
 	ck_assert_ptr_nonnull(strstr(text, "\nerrors=superblock\n"));
 	ck_assert_ptr_nonnull(strstr(text, "\nserver_cpus=0-1:5\n"));
@@ -194,6 +196,11 @@ START_TEST(the_bits_of_the_superblock_are_defaults)
 		    "barrier,delalloc,data=ordered");
 	ck_assert(mo.mo_ext4.o_barrier && mo.mo_ext4.o_delalloc);
 	ck_assert_int_eq(mo.mo_ext4.o_data, DATA_ORDERED);
+	ck_assert(!mo.mo_ext4.o_data_err_abort);
+	apply_super(0, "data_err=abort", "");
+	ck_assert(mo.mo_ext4.o_data_err_abort);
+	apply_super(0, "data_err=abort", "data_err=ignore");
+	ck_assert(!mo.mo_ext4.o_data_err_abort);
 	apply_super(EXT3_DEFM_JMODE_ORDERED | EXT2_DEFM_ACL, "", "");
 	ck_assert_int_eq(mo.mo_ext4.o_data, DATA_ORDERED);
 }
