@@ -360,7 +360,8 @@ void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_in
 	of->of_err = since;
 	if (err == 0 && seen == 0)
 		front_mark_durable(front_of(req), inode);
-	front_reply_err(req, err != 0 ? err : seen);
+	/* That the data is lost comes before what followed from it. */
+	front_reply_err(req, seen != 0 ? seen : err);
 }
 
 void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,

@@ -108,7 +108,8 @@ int finish_sync_write(struct inode *inode, uint64_t pos, size_t len, unsigned w_
 	uint32_t before = atomic_load(&inode->i_mapping->as_wb_err);
 	int err = sync_file_range_wait(inode, pos, pos + len - 1, (w_flags & WB_WRITE_SYNC) == 0);
 
-	if (err == 0 && atomic_load(&inode->i_mapping->as_wb_err) != before)
+	/* Before what may have followed from it. */
+	if (atomic_load(&inode->i_mapping->as_wb_err) != before)
 		err = -EIO;
 	return err;
 }

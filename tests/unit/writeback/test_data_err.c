@@ -154,6 +154,19 @@ START_TEST(abort_comes_from_the_flusher_too)
 }
 END_TEST
 
+START_TEST(a_write_with_O_SYNC_tells_of_its_data)
+{
+	struct wf f;
+	struct inode *inode =
+		dirty_file(&f, &(const struct plan){.p_format = formats[0], .p_abort = true});
+	uint8_t byte = 1;
+
+	ck_assert_int_eq(wf_write_flags(inode, &byte, 1, 100, WB_WRITE_SYNC), -EIO);
+	check_aborted(&f);
+	close_aborted(&f, inode);
+}
+END_TEST
+
 /* Without extents the commit that makes new blocks part of the file waits for their data: it must not get its commit block. */
 START_TEST(a_commit_whose_ordered_data_fails_is_none)
 {
@@ -224,6 +237,7 @@ int main(void)
 {
 	return RUN_TESTS(
 		"writeback/data_err", by_default_only_fsync_tells, abort_is_done_when_fsync_returns,
-		abort_comes_from_the_flusher_too, a_commit_whose_ordered_data_fails_is_none,
+		abort_comes_from_the_flusher_too, a_write_with_O_SYNC_tells_of_its_data,
+		a_commit_whose_ordered_data_fails_is_none,
 		a_commit_that_must_write_the_data_is_none, without_a_journal_abort_is_refused);
 }
