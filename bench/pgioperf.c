@@ -407,14 +407,10 @@ static void parse(int argc, char **argv, struct options *o)
 		bench_die(0, "at most %d readers, at most a week", MAX_READERS);
 }
 
-int main(int argc, char **argv)
+static void run(struct run *r)
 {
-	struct run *r = calloc(1, sizeof(*r));
 	uint64_t start;
 
-	if (!r)
-		bench_die(ENOMEM, "start");
-	parse(argc, argv, &r->opt);
 	r->data_bytes = 2 * r->opt.memory_bytes / IO_BYTES * IO_BYTES;
 	if (r->data_bytes < IO_BYTES)
 		bench_die(0, "--memory must be at least %d", IO_BYTES);
@@ -429,7 +425,7 @@ int main(int argc, char **argv)
 		prepare_file(r->wal, r->wal_bytes, r->opt.seed);
 	}
 	if (r->opt.prepare_only)
-		return 0;
+		return;
 	check_file(r->data, r->data_bytes);
 	check_file(r->wal, r->wal_bytes);
 	r->dropped = bench_drop_caches();
@@ -439,6 +435,16 @@ int main(int argc, char **argv)
 	if (!r->opt.keep && (unlink(r->data) || unlink(r->wal)))
 		bench_die(errno, "unlink in %s", r->opt.dir);
 	report(r);
+}
+
+int main(int argc, char **argv)
+{
+	struct run *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		bench_die(ENOMEM, "start");
+	parse(argc, argv, &r->opt);
+	run(r);
 	free(r);
 	return 0;
 }

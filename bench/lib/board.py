@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -217,6 +218,18 @@ def device_of_the_tree(args, out):
     return path, keep
 
 
+def run_to_its_end(command):
+    """The exit code of run.sh. It cleans up when it is interrupted: a terminal tells it as well, and a signal to us alone is passed on."""
+    with subprocess.Popen(command) as child:
+        before = {s: signal.signal(s, lambda number, _: number == signal.SIGINT or child.send_signal(number))
+                  for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            return child.wait()
+        finally:
+            for s, handler in before.items():
+                signal.signal(s, handler)
+
+
 def run_experiments(args, out):
     command = [os.path.join(BENCH, "run.sh"), "--" + args.mode, "--out", out]
     command += ["--device", args.device] if args.device else ["--emulate", args.emulate]
@@ -229,7 +242,7 @@ def run_experiments(args, out):
     path = os.path.join(out, "results.json")
     if os.path.exists(path):
         os.unlink(path)
-    code = subprocess.run(command, check=False).returncode
+    code = run_to_its_end(command)
     # 2: refused, nothing was touched; 130: interrupted. A failed experiment (1) leaves a record all the same.
     if code not in (0, 1) or not os.path.exists(path):
         sys.exit(code or 1)
@@ -263,15 +276,21 @@ def main():
     os.makedirs(out, exist_ok=True)
     sampler = Sampler()
     sampler.start()
+    for s in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, signal.default_int_handler)
     try:
         data = run_experiments(args, out)
         print("counting the regions that a tree of small files touches ...")
         device, keep = device_of_the_tree(args, out)
-        x = count_regions(device, out, TREE_MIB[args.mode])
-        if keep:
-            keep.cleanup()
+        try:
+            x = count_regions(device, out, TREE_MIB[args.mode])
+        finally:
+            if keep:
+                keep.cleanup()
     except Problem as e:
         sys.exit(f"board.sh: {e}")
+    except KeyboardInterrupt:
+        sys.exit(130)
     board = {"model": text_of("/proc/device-tree/model") or text_of("/sys/class/dmi/id/product_name"),
              "machine": os.uname().machine, **sampler.finish()}
     x["plots"] += climate(board)

@@ -71,7 +71,7 @@ def environment(a, b):
 
 
 def verdicts_changed(a, b):
-    words = {True: "shown", False: "not shown", None: "noise forbids"}
+    words = {True: "shown", False: "not shown", None: "undecided"}
     left, right = ({(x["name"], c.get("text")): c.get("shown") for x in d["experiments"] for c in x.get("claims") or []} for d in (a, b))
     return [f"{k[0]}: {k[1]}: {words[left[k]]} / {words[right[k]]}" for k in left if k in right and left[k] != right[k]]
 

@@ -37,8 +37,9 @@ tr.group th{padding-top:.8rem;border-bottom:0}tr.group .soft{font-weight:400}.me
 figure{margin:0;min-width:0}figcaption{font-weight:600;margin-bottom:.2rem}
 svg.plot{display:block;width:100%;height:auto;max-width:720px;color:var(--ink)}
 .grid{display:grid;gap:.4rem 2.5rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,370px),1fr));align-items:start}.metrics{width:100%}
+.lines tbody th{position:sticky;left:0;background:var(--bg)}
 .narrow{display:none}
-@media(max-width:600px){.wide{display:none}.narrow{display:block}body{font-size:15px}table{font-size:.85rem}th,td{padding-right:.5rem}th.n{white-space:normal}.v{min-width:5rem}
+@media(max-width:600px){.wide{display:none}.narrow{display:block}body{font-size:15px}table{font-size:.85rem}th,td{padding-right:.5rem}th.n{white-space:normal}.lines tbody th{min-width:8.5rem}.v{min-width:5rem}
 .stack thead{display:none}.stack tr{display:block;border-bottom:1px solid var(--line);padding:.35rem 0}.stack tbody th,.stack td{display:inline;border:0;padding:0 .4rem 0 0}.stack td:last-child{color:var(--soft)}}
 details{margin:.3rem 0}summary{cursor:pointer;color:var(--link)}
 dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.15rem 1rem;margin:.5rem 0}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
@@ -192,7 +193,7 @@ def claim_mark(c):
         return '<span class="good">✓ shown</span>'
     if c.get("shown") is False:
         return '<span class="bad">✗ not shown</span>'
-    return '<span class="soft">– noise forbids</span>'
+    return '<span class="soft">– undecided</span>'
 
 
 def claims_table(experiments, named):
@@ -265,7 +266,7 @@ def plain_cell(r):
 def old_and_new(pairs):
     rows = [[row_head(x, m), plain_cell(find(m, "ext4d", "old")), plain_cell(own_result(m)),
              change(own_result(m), find(m, "ext4d", "old"), m.get("better"))] for x, m in pairs]
-    return table("Medians of ext4d", ["", "old", "new", "new against old"], rows, range(1, 4)) if rows else ""
+    return table("Medians of ext4d", ["", "old", "new", "new against old"], rows, range(1, 4), "lines") if rows else ""
 
 
 def beside_others(pairs):
@@ -280,7 +281,7 @@ def beside_others(pairs):
         for s in others:
             row += [plain_cell(find(m, s))] + ([change(own, find(m, s), m.get("better"))] if s == "ext4" else [])
         rows.append(row)
-    return table("Medians beside other systems on the same device", head, rows, range(1, len(head))) if rows else ""
+    return table("Medians beside other systems on the same device", head, rows, range(1, len(head)), "lines") if rows else ""
 
 
 def main_numbers(experiments):

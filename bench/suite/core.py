@@ -297,6 +297,7 @@ class Suite:
         self.ext4d = os.path.join(build, "ext4d")
         self.mkfs = ["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]
         self.peers = list(args.peers)
+        self.patience = guest.PATIENCE if args.inside else 1  # what limits of time are multiplied by
         self.can_compare = False
         self.device = self.record = self.progress = None
         self.notes = []

@@ -19,6 +19,7 @@ SECONDS = {"smoke": 900, "quick": 3600, "default": 14400, "full": 43200}
 LIMITS = {"write_bps": "bps-write", "read_bps": "bps-read", "write_iops": "iops-write", "read_iops": "iops-read"}
 BOOT_S = 30
 SLOWER = 3  # than the host, in most steps: what they do is wait for the disk
+PATIENCE = 10  # with a step that is all CPU
 MARK = '{"schema"'
 
 
@@ -124,11 +125,16 @@ def merge(experiment, data):
     experiment.guest_plots = {p["name"]: p for p in found["plots"]}
 
 
+def end_of(plot):
+    return max((p[0] for s in plot["series"] for p in s["points"]), default=1)
+
+
 def add_plots(experiment):
-    """Curves of the guest into the pictures of the same name; bars by category have nothing in common."""
+    """Curves of the guest into the pictures of the same name; bars by category have nothing in common, and the same work takes the guest so
+    long that beside it the host's curve over time would be a dot."""
     for plot in experiment.record.plots:
         other = experiment.guest_plots.get(plot["name"])
-        if other is None or "categories" in plot["x"]:
+        if other is None or "categories" in plot["x"] or end_of(other) > 3 * end_of(plot):
             continue
         for series in other["series"]:
             setting = setting_of(series["system"])

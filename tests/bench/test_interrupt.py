@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ctrl-C during bench/run.sh: nothing stays mounted, attached, running or lying about, and what was measured is kept. Root."""
+"""Ctrl-C during bench/run.sh and bench/board.sh: nothing stays mounted, attached, running or lying about, and what was measured is kept. Root."""
 import json
 import os
 import signal
@@ -11,7 +11,10 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RUN = os.path.join(HERE, "..", "..", "bench", "run.sh")
+BENCH = os.path.join(HERE, "..", "..", "bench")
+ARGS = ["--no-install", "--smoke", "--emulate", "ram", "--only", "000,dd", "--peers", "ext4,fuse2fs"]
+RUN = [os.path.join(BENCH, "run.sh"), "--rounds", "9", *ARGS]
+BOARD = [os.path.join(BENCH, "board.sh"), *ARGS]
 
 
 def processes_with(text):
@@ -38,13 +41,12 @@ def backing_of(loop):
 
 
 class Interrupted(unittest.TestCase):
-    def interrupt(self, step, signals):
+    def interrupt(self, step, signals, command=tuple(RUN)):
         """Runs until a line begins with `step`, then sends the signals as a terminal does, to the whole group. (output, record)"""
         with tempfile.TemporaryDirectory(prefix="ext4d-test.") as folder:
             tmp, out = os.path.join(folder, "tmp"), os.path.join(folder, "out")
             os.mkdir(tmp)
-            process = subprocess.Popen([RUN, "--no-install", "--smoke", "--rounds", "9", "--emulate", "ram", "--only", "000,dd", "--peers", "ext4,fuse2fs",
-                                        "--out", out], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            process = subprocess.Popen([*command, "--out", out], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                        env={**os.environ, "TMPDIR": tmp}, start_new_session=True)
             lines, loop = [], None
             for line in process.stdout:
@@ -83,6 +85,10 @@ class Interrupted(unittest.TestCase):
         self.assertFalse(record["complete"])
         self.assertEqual([x["name"] for x in record["experiments"]], ["000"])
         self.assertTrue(record["experiments"][0]["metrics"])
+
+    def test_a_board(self):
+        """Which waits for what it has started, however long that takes to clean up."""
+        self.interrupt("[2/", [signal.SIGINT], BOARD)
 
     def test_somebody_is_impatient(self):
         self.interrupt("[2/", [signal.SIGINT] * 3)

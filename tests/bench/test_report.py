@@ -145,7 +145,7 @@ class Report(unittest.TestCase):
 
     def test_claims_checks_notes_and_failures_are_named(self):
         text = self.all_text()
-        for wanted in ("✓ shown", "✗ not shown", "– noise forbids", "contents failed (ext4d, old, 2): sha256 differs",
+        for wanted in ("✓ shown", "✗ not shown", "– undecided", "contents failed (ext4d, old, 2): sha256 differs",
                        "a note with <tags> & an ampersand", "failed: mount failed: device is busy", 'Example CPU <1> & "2"'):
             self.assertIn(wanted, text)
 
