@@ -278,8 +278,13 @@ static int connect_kernel(struct life *l)
 			f->f_remount = remount_watch(f);
 		err = filter_calls(f);
 	}
-	if (err == 0)
+	if (err == 0) {
+		/* Once requests are served it may be unmounted at any time. */
+		note_reach_of_sync(f);
+		log_info("%s: mounted on %s%s", l->l_args->da_device->dv_path, f->f_mountpoint,
+			 sb_rdonly(f->f_sb) ? ", read-only" : "");
 		err = start_pool(f);
+	}
 	if (err != 0)
 		log_err("%s: no connection to the kernel: %s", f->f_mountpoint, strerror(-err));
 	return err;
@@ -438,9 +443,6 @@ int daemon_run(const struct daemon_args *da)
 		daemon_failed(da->da_status_fd, exit_code(err));
 		return exit_code(err);
 	}
-	note_reach_of_sync(l.l_front);
-	log_info("%s: mounted on %s%s", da->da_device->dv_path, da->da_mountpoint,
-		 sb_rdonly(l.l_front->f_sb) ? ", read-only" : "");
 	if (da->da_status_fd >= 0)
 		helper_detach(l.l_helper);
 	daemon_ready(da->da_status_fd);
