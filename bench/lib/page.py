@@ -37,7 +37,7 @@ tr.group th{padding-top:.8rem;border-bottom:0}tr.group .soft{font-weight:400}.me
 figure{margin:0;min-width:0}figcaption{font-weight:600;margin-bottom:.2rem}
 svg.plot{display:block;width:100%;height:auto;max-width:720px;color:var(--ink)}
 .grid{display:grid;gap:.4rem 2.5rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,370px),1fr));align-items:start}.metrics{width:100%}
-.lines tbody th{position:sticky;left:0;background:var(--bg)}
+.lines tbody th{position:sticky;left:0;background:var(--bg) padding-box}
 .narrow{display:none}
 @media(max-width:600px){.wide{display:none}.narrow{display:block}body{font-size:15px}table{font-size:.85rem}th,td{padding-right:.5rem}th.n{white-space:normal}.lines tbody th{min-width:8.5rem}.v{min-width:5rem}
 .stack thead{display:none}.stack tr{display:block;border-bottom:1px solid var(--line);padding:.35rem 0}.stack tbody th,.stack td{display:inline;border:0;padding:0 .4rem 0 0}.stack td:last-child{color:var(--soft)}}
@@ -296,8 +296,14 @@ def settings_text(x):
     return f"<dl>{''.join(rows)}</dl>" if rows else ""
 
 
+def heading(x):
+    """'000 writepages_budget', but 'parallel dd' once."""
+    title = x.get("title") or ""
+    return title if title.startswith(x["name"]) else f'{x["name"]} {title}'
+
+
 def experiment(number_of_x, x, svgs):
-    out = [f'<section id="x-{e(x["name"])}"><h2>{e(x["name"])} {e(x.get("title"))}</h2>']
+    out = [f'<section id="x-{e(x["name"])}"><h2>{e(heading(x))}</h2>']
     if x.get("about"):
         out.append(f'<p>{e(x["about"])}</p>')
     if x.get("workload"):

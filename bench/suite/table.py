@@ -44,7 +44,8 @@ def labels_of(head):
 
 def print_experiment(record, out=print):
     head = record.head
-    out(f"\n{head['name']} {head['title']}: {head['workload']}")
+    title = head["title"] if head["title"].startswith(head["name"]) else f"{head['name']} {head['title']}"
+    out(f"\n{title}: {head['workload']}")
     if head["scale"]:
         out(f"  scale: {head['scale']}")
     if head["status"] != "ok":

@@ -71,8 +71,9 @@ class Bump(Experiment):
         series = [{"label": label, "system": "ext4d", "setting": None,
                    "points": [[i, self.value(name, s) or 0] for i, s in enumerate(SETTINGS)]}
                   for name, label in (("full", "full"), ("partial", "partial"), ("reads", "member reads"))]
-        r.plot("stripes", "Stripes", "bars", axis("write_bump", categories=list(SETTINGS)), axis("number", log=True), series,
-               "Full and partial stripes, and reads of members, for each setting.")
+        if any(y for s in series for _, y in s["points"]):  # a device that says nothing of its stripes has no picture of them
+            r.plot("stripes", "Stripes", "bars", axis("write_bump", categories=list(SETTINGS)), axis("number", log=True), series,
+                   "Full and partial stripes, and reads of members, for each setting.")
         r.plot("calls", "Calls of writepages", "bars", axis("write_bump", categories=list(SETTINGS)), axis("calls"),
                [{"label": "calls", "system": "ext4d", "setting": None, "points": [[i, calls[s] or 0] for i, s in enumerate(SETTINGS)]}],
                "Calls of writepages for each setting.")
