@@ -9,7 +9,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/ext4d-test.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 truncate -s 64M "$work/disk"
 scripts=("$RIGS/guest_sync.sh")
-for name in posix stale kernel_dirty; do scripts+=("$TOP/tests/system/test_$name.sh"); done
+for name in posix stale kernel_dirty handles; do scripts+=("$TOP/tests/system/test_$name.sh"); done
 "$RIGS/uml.sh" -t 900 -d "$work/disk" -- "
 	modprobe -a loop fuse ext4
 	export EXT4D_BUILD=$build DEV=/dev/ubda
