@@ -81,3 +81,32 @@ stat "$MNT/keep" >/dev/null 2>&1 && fail "errors=panic: the daemon goes on"
 umount "$MNT"
 e2fsck -fy "$img" >"$T/fsck.out" 2>&1 || [ $? -le 1 ] || fail "errors=panic: e2fsck"
 check "$img"
+
+# in the background: what went wrong is in the system's log, which the sandbox lets through
+cp --sparse=always "$T/base" "$img"
+loop=$(losetup -f --show "$img")
+mkdir "$T/dev"
+mount -t tmpfs -o mode=755,dev tmpfs "$T/dev"
+cp -a /dev/null /dev/zero /dev/random /dev/urandom /dev/fuse "$loop" "$T/dev/"
+mount --bind "$T/dev" /dev
+python3 -c '
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind("/dev/log")
+s.settimeout(60)
+with open(sys.argv[1], "wb", buffering=0) as f:
+    while True:
+        f.write(s.recv(4096) + b"\n")
+' "$T/syslog" >"$T/listener" 2>&1 &
+listener=$!
+listens() { [ -S /dev/log ] && [ -e "$T/syslog" ]; }
+within 20 listens || fail "no log to write to"
+start "$loop" -o "$fault:once"
+stat "$MNT/far" >/dev/null 2>&1 && fail "no error"
+said() { grep -aq "ext4d.*inode #[0-9]*: block $block: Input/output error" "$T/syslog"; }
+within 20 said || { cat "$T/syslog"; fail "the system's log does not say what went wrong"; }
+"$EXT4D" -u "$MNT" || true
+kill "$listener"
+wait "$listener" 2>/dev/null || true
+umount -l /dev
+losetup -d "$loop"

@@ -121,6 +121,40 @@ START_TEST(o_trunc_empties_and_remembers)
 }
 END_TEST
 
+/* Emptied, written again and closed: the delayed blocks that are left. */
+static uint64_t delayed_after_close(bool auto_da_alloc)
+{
+	static uint8_t data[BLOCKS * 4096];
+	struct iovec iov = {.iov_base = data, .iov_len = sizeof(data)};
+	struct wb_write w = {.w_iov = &iov, .w_iovcnt = 1, .w_len = sizeof(data)};
+	struct inode *file;
+	struct env e;
+	uint64_t left;
+
+	env_make(&e, "-b 4096", 16 * MIB, NULL);
+	e.e_opts.o_auto_da_alloc = auto_da_alloc;
+	env_mount(&e);
+	make_old(&e, "foo");
+	file = env_lookup(e.e_root, "foo");
+	ck_assert_int_eq(ext4_file_open(file, O_WRONLY | O_TRUNC, false), 0);
+	w.w_cred.cr_privileged = true;
+	ck_assert_int_eq(file_write(file, &w), (ssize_t)sizeof(data));
+	ck_assert_uint_eq(ext4_inode_reserved_blocks(file), BLOCKS);
+	ext4_file_release(file, O_WRONLY);
+	wb_run_completions(e.e_sb);
+	left = ext4_inode_reserved_blocks(file);
+	iput(file);
+	env_close(&e);
+	return left;
+}
+
+START_TEST(a_file_that_was_emptied_is_written_at_close)
+{
+	ck_assert_uint_eq(delayed_after_close(true), 0);
+	ck_assert_uint_eq(delayed_after_close(false), BLOCKS);
+}
+END_TEST
+
 START_TEST(a_delayed_file_that_is_deleted_writes_nothing)
 {
 	struct inode *file;
@@ -150,5 +184,6 @@ int main(void)
 {
 	return RUN_TESTS("namespace/open", a_rename_over_a_file_writes_the_source_first,
 			 content_survives_a_cut_after_a_rename, o_trunc_empties_and_remembers,
+			 a_file_that_was_emptied_is_written_at_close,
 			 a_delayed_file_that_is_deleted_writes_nothing);
 }

@@ -164,6 +164,77 @@ START_TEST(what_is_not_supported_or_makes_no_sense_is_refused)
 }
 END_TEST
 
+START_TEST(files_without_extents_refuse)
+{
+	static const int modes[] = {0, FALLOC_FL_KEEP_SIZE,
+				    FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				    FALLOC_FL_ZERO_RANGE};
+	struct wf f;
+	struct inode *inode;
+
+	wf_open(&f, "-t ext4 -b 1024 -O ^extent,^64bit", 32 * MIB, 1);
+	inode = wf_file(&f, 0);
+	wf_fill(inode, 1, 0, 4 * PAGE, PAGE);
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		ck_assert_int_eq(ext4_fallocate(inode, modes[i], 0, PAGE, &wf_root), -EOPNOTSUPP);
+	wf_check(inode, 1, 0, 4 * PAGE);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
+#define RACE_PAGES 32u
+#define RACE_ROUNDS 3000u
+
+/* As the kernel writes out the pages of a map that a program stores to. */
+static void *store_to_map(void *arg)
+{
+	uint8_t buf[PAGE_SIZE];
+	struct prng p;
+
+	memset(buf, 'm', sizeof(buf));
+	prng_seed(&p, 7);
+	for (unsigned i = 0; i < RACE_ROUNDS; i++) {
+		uint64_t pos = prng_below(&p, RACE_PAGES) * PAGE;
+
+		ck_assert_int_eq(wf_write_flags(arg, buf, PAGE, pos, WB_WRITE_CACHE),
+				 (ssize_t)PAGE);
+	}
+	return NULL;
+}
+
+START_TEST(fallocate_beside_stores_to_a_map_leaks_no_reservation)
+{
+	static const int modes[] = {0, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				    FALLOC_FL_ZERO_RANGE};
+	struct wf f;
+	struct inode *inode;
+	pthread_t thread;
+	struct prng p;
+
+	wf_make(&f, "-t ext4 -b 1024", 32 * MIB, 1);
+	f.threads = true;
+	wf_mount(&f);
+	inode = wf_file(&f, 0);
+	ck_assert_int_eq(ext4_truncate_to(inode, RACE_PAGES * PAGE), 0);
+	prng_seed(&p, 8);
+	ck_assert_int_eq(pthread_create(&thread, NULL, store_to_map, inode), 0);
+	for (unsigned i = 0; i < RACE_ROUNDS; i++) {
+		uint64_t pos = prng_below(&p, RACE_PAGES) * PAGE + prng_below(&p, 2) * 1024;
+
+		ck_assert_int_eq(ext4_fallocate(inode, modes[i % 3], pos, 3000, &wf_root), 0);
+		if (i % 64 == 0)
+			ck_assert_int_eq(filemap_fdatawrite(inode), 0);
+	}
+	pthread_join(thread, NULL);
+	wf_sync(&f);
+	wf_assert_nothing_reserved(&f);
+	ck_assert_uint_eq(ext4_inode_reserved_blocks(inode), 0);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 START_TEST(disk_too_small_for_the_request_is_enospc)
 {
 	struct wf f;
@@ -188,5 +259,7 @@ int main(void)
 			 zero_range_over_delayed_blocks_keeps_accounts_exact,
 			 edges_inside_one_block_are_zeroed_and_nothing_else,
 			 what_is_not_supported_or_makes_no_sense_is_refused,
+			 files_without_extents_refuse,
+			 fallocate_beside_stores_to_a_map_leaks_no_reservation,
 			 disk_too_small_for_the_request_is_enospc);
 }

@@ -161,6 +161,41 @@ START_TEST(full_disk_is_an_error_of_write_and_all_accepted_data_is_there)
 }
 END_TEST
 
+/* The blocks that the file may have are another's until the next commit: the first allocation of writepages finds none. */
+static void allocate_twice(const char *mkfs)
+{
+	const uint64_t len = 2 * MIB;
+	struct inode *big, *inode;
+	struct wf f;
+	uint64_t pos = 0;
+
+	wf_open(&f, mkfs, 16 * MIB, 2);
+	big = wf_file(&f, 0);
+	inode = wf_file(&f, 1);
+	while (wf_write(big, "x", 1, pos) == 1)
+		pos += 1024;
+	wf_sync(&f);
+	ck_assert_int_eq(ext4_truncate_to(big, 0), 0);
+	wf_fill(inode, 1, 0, (size_t)len, PAGE);
+	ck_assert_uint_ge(ext4_inode_reserved_blocks(inode), len / 1024);
+	ck_assert_int_eq(filemap_write_and_wait_range(inode, 0, UINT64_MAX), 0);
+	ck_assert_uint_gt(counter_read(&f.wb->wb_stats.ws_enospc_retries), 0);
+	ck_assert_uint_eq(ext4_inode_reserved_blocks(inode), 0);
+	wf_assert_nothing_reserved(&f);
+	wb_drop_clean(inode);
+	wf_check(inode, 1, 0, (size_t)len);
+	iput(inode);
+	iput(big);
+	wf_close(&f);
+}
+
+START_TEST(blocks_of_an_allocation_that_is_tried_again_count_once)
+{
+	allocate_twice("-t ext4 -b 1024 -m 0 -O ^extent,^64bit");
+	allocate_twice("-t ext4 -b 1024 -m 0");
+}
+END_TEST
+
 /* ---- The budget ---- */
 
 /* A random pattern: contiguous, scattered, holes; some pages mapped before, some delayed. */
@@ -597,6 +632,7 @@ int main(void)
 			 file_cut_to_nothing_before_writeback_writes_no_data,
 			 unlinked_file_goes_without_a_write,
 			 full_disk_is_an_error_of_write_and_all_accepted_data_is_there,
+			 blocks_of_an_allocation_that_is_tried_again_count_once,
 			 before_add_never_writes_more_than_the_budget,
 			 after_add_lets_small_requests_trickle_out_past_the_budget,
 			 overwriting_ends_at_the_budget_either_way,
