@@ -6,12 +6,13 @@
  * the next. So a small number of threads, pp_active, is at work; each does everything itself. When a
  * request has to wait (I/O, a commit, a contended lock) the layer that waits says so through the block
  * hooks of util/lock.h: the thread no longer counts as being at work, and another one takes its place.
- * When it goes on it counts again, finishes its request, and steps back if there are now too many.
+ * It counts again when its request is served, and steps back if there are now too many. (An fsync waits four times; to
+ * count again each time it goes on would be four threads woken.)
  *
- *      +---------+  a thread blocks   +---------+  block hook   +---------+
- *      | STANDBY | -----------------> | ACTIVE  | ------------> | BLOCKED |
- *      |         | <----------------- |         | <------------ |         |
- *      +---------+  too many at work  +---------+  goes on      +---------+
+ *      +---------+  a thread blocks   +---------+  block hook   +----------+
+ *      | STANDBY | -----------------> | ACTIVE  | ------------> | REPLACED |
+ *      |         | <----------------- |         | <------------ |          |
+ *      +---------+  too many at work  +---------+  served       +----------+
  *
  * Standby threads are reused last in, first out: their caches and buffers are warm. The
  * buffers of those that are rarely needed are given back to the system while they stand by.
@@ -44,7 +45,7 @@
 /* Threads with a number below this keep their buffers while they stand by. */
 #define WARM_WORKERS 4u
 
-enum worker_state { WORKER_STANDBY, WORKER_ACTIVE, WORKER_BLOCKED, WORKER_GONE };
+enum worker_state { WORKER_STANDBY, WORKER_ACTIVE, WORKER_REPLACED, WORKER_GONE };
 
 struct worker {
 	struct pool *w_pool;	    /* [const after init] */
@@ -55,6 +56,7 @@ struct worker {
 	TAILQ_ENTRY(worker) w_link; /* [p_lock] in p_standby */
 	struct block_hooks w_hooks; /* [const after init] */
 	struct request w_request;   /* [owner thread] */
+	bool w_replaced;	    /* [owner thread] in state REPLACED */
 };
 
 struct pool {
@@ -129,20 +131,32 @@ static void hook_begin(void *arg)
 	struct worker *w = arg;
 	struct pool *p = w->w_pool;
 
+	if (w->w_replaced)
+		return;
+	w->w_replaced = true;
 	pthread_mutex_lock(&p->p_lock);
 	ASSERT(w->w_state == WORKER_ACTIVE);
-	w->w_state = WORKER_BLOCKED;
+	w->w_state = WORKER_REPLACED;
 	p->p_nr_active--;
 	p->p_handovers++;
 	fill_up_locked(p);
 	pthread_mutex_unlock(&p->p_lock);
 }
 
+/* It may wait again before the request is served. */
 static void hook_end(void *arg)
 {
-	struct worker *w = arg;
+	(void)arg;
+}
+
+/* The request is served. */
+static void back_at_work(struct worker *w)
+{
 	struct pool *p = w->w_pool;
 
+	if (!w->w_replaced)
+		return;
+	w->w_replaced = false;
 	pthread_mutex_lock(&p->p_lock);
 	w->w_state = WORKER_ACTIVE;
 	p->p_nr_active++;
@@ -269,6 +283,7 @@ static void *worker_main(void *arg)
 		rq->rq_start_ns = stat_ns();
 		rq->rq_bytes = (size_t)n;
 		pp->pp_serve(pp->pp_arg, rq);
+		back_at_work(w);
 	}
 	thread_set_block_hooks(NULL);
 	munmap(rq->rq_buf, REQUEST_BUF_BYTES);

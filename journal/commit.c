@@ -454,6 +454,11 @@ static int make_durable(journal_t *j, transaction_t *t)
 	return flush_devices(j, t);
 }
 
+static struct cond *durable_cond(journal_t *j, tid_t tid)
+{
+	return &j->j_wait_durable[tid % 2];
+}
+
 static void note_durable(journal_t *j, transaction_t *t, uint64_t commit_ns)
 {
 	mutex_lock(&j->j_state_lock);
@@ -463,7 +468,7 @@ static void note_durable(journal_t *j, transaction_t *t, uint64_t commit_ns)
 		j->j_average_commit_ns = commit_ns;
 	else
 		j->j_average_commit_ns = (commit_ns + j->j_average_commit_ns * 3) / 4;
-	cond_broadcast(&j->j_wait_done);
+	cond_broadcast(durable_cond(j, t->t_tid));
 	mutex_unlock(&j->j_state_lock);
 	jbd2_note_commit(j, t->t_tid, commit_ns);
 }
@@ -489,6 +494,7 @@ static void finish_locked(journal_t *j, transaction_t *t)
 	if (!keep)
 		jbd2_transaction_free(t);
 	cond_broadcast(&j->j_wait_done);
+	cond_signal(durable_cond(j, j->j_done_sequence + 1));
 	cond_broadcast(&j->j_wait_transaction);
 	jbd2_kick_checkpoint_locked(j);
 }
@@ -681,8 +687,8 @@ static bool pending_locked(const journal_t *j, tid_t tid)
 }
 
 /*
- * Whoever waits commits itself, unless somebody is at it: then all who came meanwhile wait for that to end, and the first to
- * wake commits for all of them.
+ * Whoever waits commits itself, unless somebody is at it: then all who came meanwhile wait for that to end, and one of them is
+ * woken and commits for all.
  */
 int jbd2_log_wait_commit(journal_t *j, tid_t tid)
 {
@@ -694,7 +700,7 @@ int jbd2_log_wait_commit(journal_t *j, tid_t tid)
 		if (may_commit_here_locked(j, tid))
 			commit_here_locked(j);
 		else
-			cond_wait(&j->j_wait_done, &j->j_state_lock);
+			cond_wait(durable_cond(j, tid), &j->j_state_lock);
 	}
 	if (!tid_geq(j->j_commit_sequence, tid)) {
 		err = atomic_load(&j->j_error);

@@ -41,8 +41,11 @@ static void init_locks(journal_t *j)
 	cond_init(&j->j_wait_transaction);
 	cond_init(&j->j_wait_commit);
 	cond_init(&j->j_wait_done);
+	cond_init(&j->j_wait_durable[0]);
+	cond_init(&j->j_wait_durable[1]);
 	cond_init(&j->j_wait_reserved);
 	cond_init(&j->j_wait_checkpoint);
+	cond_init(&j->j_wait_sb);
 	cond_init(&j->j_wait_list);
 }
 
@@ -54,7 +57,10 @@ static void free_journal(journal_t *j)
 	cond_destroy(&j->j_wait_transaction);
 	cond_destroy(&j->j_wait_commit);
 	cond_destroy(&j->j_wait_done);
+	cond_destroy(&j->j_wait_durable[0]);
+	cond_destroy(&j->j_wait_durable[1]);
 	cond_destroy(&j->j_wait_reserved);
+	cond_destroy(&j->j_wait_sb);
 	cond_destroy(&j->j_wait_checkpoint);
 	cond_destroy(&j->j_wait_list);
 	free(j->j_fc.fs_recs);
@@ -386,6 +392,8 @@ void jbd2_journal_abort(journal_t *j, int error)
 	cond_broadcast(&j->j_wait_transaction);
 	cond_broadcast(&j->j_wait_commit);
 	cond_broadcast(&j->j_wait_done);
+	cond_broadcast(&j->j_wait_durable[0]);
+	cond_broadcast(&j->j_wait_durable[1]);
 	cond_broadcast(&j->j_wait_reserved);
 	cond_broadcast(&j->j_wait_checkpoint);
 	mutex_unlock(&j->j_state_lock);

@@ -235,11 +235,16 @@ struct jbd2_journal {
 	struct cond j_wait_updates; /* the last handle of a locked transaction has ended */
 	struct cond
 		j_wait_transaction; /* the running transaction was switched, a barrier fell, space came back */
-	struct cond j_wait_commit;   /* for the commit thread */
-	struct cond j_wait_done;     /* a commit is durable, or ended */
-	struct cond j_wait_reserved; /* a reservation was started or given back */
-	struct cond
-		j_wait_checkpoint; /* for the checkpoint thread; a checkpoint or superblock write ended */
+	struct cond j_wait_commit; /* for the commit thread */
+	struct cond j_wait_done;   /* a commit has ended */
+	/*
+	 * Who waits for transaction n to be durable is at n % 2: all of them are woken when it is, and one of them when the commit before it has ended, to
+	 * commit it.
+	 */
+	struct cond j_wait_durable[2];
+	struct cond j_wait_reserved;   /* a reservation was started or given back */
+	struct cond j_wait_checkpoint; /* for the checkpoint thread; a checkpoint ended */
+	struct cond j_wait_sb; /* j_sb_busy fell: at each commit, so nobody else waits here */
 
 	struct mutex j_list_lock;
 	struct transaction_queue j_checkpoint_transactions; /* [j_list_lock] oldest first */

@@ -264,7 +264,7 @@ void jbd2_sb_claim_locked(journal_t *j)
 {
 	mutex_assert_held(&j->j_state_lock);
 	while (j->j_sb_busy)
-		cond_wait(&j->j_wait_checkpoint, &j->j_state_lock);
+		cond_wait(&j->j_wait_sb, &j->j_state_lock);
 	j->j_sb_busy = true;
 }
 
@@ -307,7 +307,7 @@ static void sb_release_locked(journal_t *j)
 	mutex_assert_held(&j->j_state_lock);
 	ASSERT(j->j_sb_busy);
 	j->j_sb_busy = false;
-	cond_broadcast(&j->j_wait_checkpoint);
+	cond_broadcast(&j->j_wait_sb);
 }
 
 void jbd2_sb_release(journal_t *j)

@@ -16,7 +16,7 @@
 #define CHANNELS 9u
 #define MAX_THREADS 8u
 
-enum command { SERVE, BLOCK };
+enum command { SERVE, BLOCK, BLOCK_AGAIN };
 
 /* A transport that hands out commands from a queue. */
 struct queue {
@@ -80,8 +80,12 @@ static void serve(void *arg, struct request *rq)
 	(void)arg;
 	ck_assert_uint_eq(rq->rq_bytes, sizeof(c));
 	memcpy(&c, rq->rq_buf + REQUEST_OFFSET, sizeof(c));
-	if (c == BLOCK)
+	if (c != SERVE)
 		block_until_gate();
+	for (unsigned i = 0; c == BLOCK_AGAIN && i < 3; i++) {
+		thread_block_begin();
+		thread_block_end();
+	}
 	pthread_mutex_lock(&q.q_lock);
 	q.q_served++;
 	pthread_cond_broadcast(&q.q_event);
@@ -160,7 +164,7 @@ static struct pool_stats settled(struct pool *p, unsigned active)
 
 	for (int i = 0; i < 60000; i++) {
 		pool_get_stats(p, &ps);
-		if (ps.ps_active == active)
+		if (ps.ps_active == active && active + ps.ps_standby == ps.ps_threads)
 			return ps;
 		usleep(1000);
 	}
@@ -221,6 +225,28 @@ START_TEST(standby_threads_are_reused)
 }
 END_TEST
 
+START_TEST(a_request_that_blocks_again_and_again_costs_one_thread)
+{
+	struct pool *p = start(1);
+	struct pool_stats ps;
+
+	for (unsigned i = 1; i <= 10; i++) {
+		push(BLOCK_AGAIN);
+		wait_for(&q.q_blocked, 1);
+		push(SERVE);
+		wait_for(&q.q_served, 2 * i - 1);
+		set_gate(true);
+		wait_for(&q.q_served, 2 * i);
+		settled(p, 1);
+		set_gate(false);
+	}
+	pool_get_stats(p, &ps);
+	ck_assert_uint_eq(ps.ps_threads, 2);
+	ck_assert_uint_eq(ps.ps_handovers, 10);
+	end(p);
+}
+END_TEST
+
 START_TEST(no_more_threads_than_allowed)
 {
 	struct pool *p = start(2);
@@ -277,6 +303,7 @@ int main(void)
 {
 	return RUN_TESTS("fuse/pool", one_thread_serves_what_does_not_block,
 			 a_blocked_thread_is_replaced, standby_threads_are_reused,
-			 no_more_threads_than_allowed, the_number_at_work_can_change,
-			 the_end_comes_while_threads_block);
+			 no_more_threads_than_allowed,
+			 a_request_that_blocks_again_and_again_costs_one_thread,
+			 the_number_at_work_can_change, the_end_comes_while_threads_block);
 }
