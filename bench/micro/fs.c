@@ -19,6 +19,7 @@
 #include "ext4/inode.h"
 #include "ext4/jbd2_glue.h"
 #include "ext4/super.h"
+#include "namespace/dir.h"
 #include "tests/lib/testlib.h"
 
 #define FIRST_INO 12u
@@ -94,6 +95,7 @@ void micro_fs_open(struct micro_fs *f, uint64_t size_bytes, uint64_t cache_bytes
 	micro_must(ext4_fill_super(dev, &opts, &upper, &f->mf_sb), "mount");
 	micro_must(ext4_alloc_init(f->mf_sb), "mount: allocator");
 	micro_must(wb_init(f->mf_sb), "mount: page cache");
+	micro_must(ext4_dir_miss_init(f->mf_sb), "mount: names");
 }
 
 struct inode *micro_fs_file(struct micro_fs *f, unsigned number)

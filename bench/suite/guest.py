@@ -57,7 +57,7 @@ def limits_of(emulation):
 
 
 def script(experiment):
-    """What the guest runs: the comparison, its record on one line."""
+    """What the guest runs: the comparison, its record on one line. Without the pipe run.sh would see a terminal, and rewrite one line."""
     suite = experiment.suite
     args = ["bash", "/run/top/bench/run.sh", "--no-install", "--device", "/dev/vda", "--yes", "--inside", experiment.emulation, "--only",
             experiment.name, "--peers", ",".join(suite.peers), "--rounds", str(suite.rounds), "--out", "/run/bench/out"]
@@ -65,7 +65,7 @@ def script(experiment):
         args.append("--" + suite.mode)
     dump = "import json, sys; json.dump(json.load(open('/run/bench/out/results.json')), sys.stdout)"
     return (f"modprobe -a ext4 fuse && mkdir /run/bench && export TMPDIR=/run/bench EXT4D_BUILD={shlex.quote(suite.build)}; "
-            f"{shlex.join(args)}; python3 -c {shlex.quote(dump)}; echo")
+            f"{shlex.join(args)} 2>&1 | cat; python3 -c {shlex.quote(dump)}; echo")
 
 
 def run(experiment):
