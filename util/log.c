@@ -7,7 +7,7 @@
  * hold them) are shown as '?', so that one message stays one line.
  *
  * Invariants: (1) a line holds no newline. (2) errno is the same after as before.
- * Locking: none; the sink is set before threads start, the level is atomic.
+ * Locking: none; the sink and the level are atomic.
  */
 #include "util/log.h"
 
@@ -19,8 +19,8 @@
 #define LOG_LINE_BYTES 1024
 
 static _Atomic int log_max_level = LOG_LEVEL_INFO; /* [atomic] */
-static log_sink_fn log_sink;			   /* [const after init] */
-static void *log_sink_arg;			   /* [const after init] */
+static _Atomic(log_sink_fn) log_sink;		   /* [atomic] */
+static void *_Atomic log_sink_arg;		   /* [atomic] set before log_sink */
 
 static void sink_stderr(enum log_level level, const char *line)
 {
@@ -41,8 +41,8 @@ static void make_one_line(char *text)
 
 void log_set_sink(log_sink_fn sink, void *arg)
 {
-	log_sink = sink;
-	log_sink_arg = arg;
+	atomic_store(&log_sink_arg, arg);
+	atomic_store(&log_sink, sink);
 }
 
 void log_sink_syslog(enum log_level level, const char *line, void *arg)
@@ -67,6 +67,7 @@ void log_msg(enum log_level level, const char *fmt, ...)
 {
 	int saved_errno = errno;
 	char line[LOG_LINE_BYTES];
+	log_sink_fn sink;
 	va_list ap;
 
 	if (!log_enabled(level))
@@ -75,8 +76,9 @@ void log_msg(enum log_level level, const char *fmt, ...)
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
 	make_one_line(line);
-	if (log_sink != NULL)
-		log_sink(level, line, log_sink_arg);
+	sink = atomic_load(&log_sink);
+	if (sink != NULL)
+		sink(level, line, atomic_load(&log_sink_arg));
 	else
 		sink_stderr(level, line);
 	errno = saved_errno;

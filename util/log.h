@@ -11,7 +11,7 @@ enum log_level { LOG_LEVEL_ERR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG 
 /* Where messages go. A sink may be called from any thread; `line` has no newline. */
 typedef void (*log_sink_fn)(enum log_level level, const char *line, void *arg);
 
-/* Send messages to `sink` (NULL: stderr, prefixed "ext4d: "). Returns nothing; call before threads start. */
+/* Send messages to `sink` (NULL: stderr, prefixed "ext4d: "). Others may log meanwhile. */
 void log_set_sink(log_sink_fn sink, void *arg);
 /* Ready-made sink for the background: syslog(3), facility daemon. */
 void log_sink_syslog(enum log_level level, const char *line, void *arg);
