@@ -38,11 +38,13 @@ enum front_state {
 };
 
 struct front {
-	struct mount_options *f_opts;	/* [const after init] */
-	struct device *f_device;	/* [const after init] */
-	char *f_mountpoint;		/* [const after init] */
-	bool f_fuseblk;			/* [const after init] sync(2) and umount(8) reach us */
-	bool f_syncfs_seen;		/* [atomic enough: set once] */
+	struct mount_options *f_opts; /* [const after init] */
+	struct device *f_device;      /* [const after init] */
+	char *f_mountpoint;	      /* [const after init] */
+	bool f_fuseblk;		      /* [const after init] sync(2) and umount(8) reach us */
+	bool f_syncfs_seen;	      /* [atomic enough: set once] */
+	/* [atomic] lost data that syncfs(2), and `ext4d -u` or `--sync`, have been told of */
+	_Atomic uint32_t f_told_syncfs, f_told_ioctl;
 	uid_t f_owner;			/* [const after init] who mounted */
 	struct super_block *f_sb;	/* [const until FRONT_DOWN] */
 	struct fuse_session *f_session; /* [const after init] */

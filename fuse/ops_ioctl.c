@@ -162,7 +162,7 @@ static void admin_call(const struct ioctl_call *ic, unsigned cmd)
 	else if (cmd == EXT4_SHUTDOWN)
 		reply(ic, ext4_shutdown(sb, SHUTDOWN_NO_LOG_FLUSH));
 	else
-		reply(ic, wb_sync_fs(sb, true));
+		reply(ic, wb_syncfs(sb, &ic->ic_front->f_told_ioctl));
 }
 
 /*

@@ -170,7 +170,7 @@ static bool has_no_answer(uint32_t opcode)
 
 static void serve_syncfs(struct front *f, struct request *rq)
 {
-	int err = wb_sync_fs(f->f_sb, true);
+	int err = wb_syncfs(f->f_sb, &f->f_told_syncfs);
 
 	f->f_syncfs_seen = true;
 	if (err == 0)

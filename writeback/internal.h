@@ -301,6 +301,7 @@ struct wb_domain {
 
 	/* durability */
 	_Atomic uint64_t wb_write_seq;	 /* data requests completed */
+	_Atomic uint32_t wb_data_err;	 /* [atomic] errseq of all files */
 	_Atomic uint64_t wb_flushed_seq; /* all up to here are on stable storage */
 
 	/* pressure [flusher] */

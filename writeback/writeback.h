@@ -120,6 +120,10 @@ int filemap_write_and_wait_range(struct inode *inode, uint64_t start, uint64_t e
 int filemap_fdatawrite(struct inode *inode);
 /* All of sync(2) for this file system: data, metadata, commit, flush. */
 int wb_sync_fs(struct super_block *sb, bool wait);
+/*
+ * As syncfs(2): with wait, and data of any file that could not be written since *told (0 at first; one for each who asks) is told once: -EIO or -ENOSPC.
+ */
+int wb_syncfs(struct super_block *sb, _Atomic uint32_t *told);
 /* Allocate delayed blocks now (auto_da_alloc at rename and close): starts the write; wait: also its conversions. As ext4_alloc_da_blocks(). */
 int ext4_alloc_da_blocks(struct inode *inode, bool wait);
 /* Delayed blocks or dirty pages exist. */

@@ -49,7 +49,14 @@ last=$(debugfs -R "blocks bad" "$img" 2>/dev/null | awk '{ print $NF }')
 [ $((last - first)) -eq 63 ] || fail "the file is not in one piece: $first-$last"
 start "$img" -o "blk=fault:error:forever:op=write:from=$((first * 1024)):to=$(((last + 1) * 1024))"
 programs once "$MNT" || fail "errors of data"
-stop
+for call in "--sync" "-u"; do
+	head -c 4096 /dev/zero | dd of="$MNT/bad" bs=4096 conv=notrunc 2>/dev/null
+	rc=0
+	"$EXT4D" "$call" "$MNT" 2>"$T/log" || rc=$?
+	[ "$rc" -ne 0 ] || fail "ext4d $call does not say that data was lost"
+	grep -q "Input/output error" "$T/log" || fail "ext4d $call: $(cat "$T/log")"
+	[ "$call" = -u ] || "$EXT4D" --sync "$MNT" || fail "ext4d --sync: told twice"
+done
 check "$img"
 start "$img" -o "data_err=abort,blk=fault:error:forever:op=write:from=$((first * 1024)):to=$(((last + 1) * 1024))"
 grep -qx data_err=abort "$MNT/.ext4d/options" || fail "data_err is not shown"

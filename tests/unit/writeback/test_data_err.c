@@ -116,6 +116,24 @@ static void fsync_fails(const struct plan *p)
 	wf_close(&f);
 }
 
+START_TEST(lost_data_is_told_once_to_each_who_syncs_the_file_system)
+{
+	const struct plan p = {.p_format = formats[0]};
+	struct wf f;
+	struct inode *inode = dirty_file(&f, &p);
+	_Atomic uint32_t told = 0, other = 0;
+	uint32_t since = wb_err_sample(inode);
+
+	ck_assert_int_eq(wb_syncfs(f.sb, &told), -EIO);
+	ck_assert_int_eq(wb_syncfs(f.sb, &told), 0);
+	ck_assert_int_eq(wb_syncfs(f.sb, &other), -EIO);
+	ck_assert_int_eq(wb_syncfs(f.sb, &other), 0);
+	told_once(inode, &since);
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 static void all_formats(bool data_err_abort)
 {
 	for (unsigned i = 0; i < 8; i++)
@@ -236,7 +254,8 @@ END_TEST
 int main(void)
 {
 	return RUN_TESTS(
-		"writeback/data_err", by_default_only_fsync_tells, abort_is_done_when_fsync_returns,
+		"writeback/data_err", lost_data_is_told_once_to_each_who_syncs_the_file_system,
+		by_default_only_fsync_tells, abort_is_done_when_fsync_returns,
 		abort_comes_from_the_flusher_too, a_write_with_O_SYNC_tells_of_its_data,
 		a_commit_whose_ordered_data_fails_is_none,
 		a_commit_that_must_write_the_data_is_none, without_a_journal_abort_is_refused);
