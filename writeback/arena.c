@@ -41,7 +41,6 @@
 #define SLAB_CHUNKS (SLAB_FRAMES / CHUNK_FRAMES)
 #define RUN_MIN 16u /* so many frames at once, or in sequence, are worth a chunk */
 #define AHEAD_FRAMES (32u << 20 >> PAGE_SHIFT)
-#define KIND_FIRST_TRIES 4u /* slabs of each kind that are tried first */
 #define KIND_TRY_EVERY 64u
 #define RESERVED_SHIFT 3u /* at most 1/8 of the arena is set aside for writers */
 
@@ -151,15 +150,15 @@ static void slab_init_pages(struct arena *a, uint32_t slab)
 
 /*
  * The kind for the next slab: huge pages, which cost the processor and the device less afterwards, unless ordinary ones
- * come in less than half of the time. The first slabs and now and then one later try both.
+ * come in less than half of the time. The first two slabs and now and then one later try both.
  */
 static enum page_kind choose_kind_locked(const struct arena *a)
 {
 	const uint64_t *ns = a->a_populate_ns;
 	enum page_kind best = ns[PAGES_ORDINARY] < ns[PAGES_HUGE] / 2 ? PAGES_ORDINARY : PAGES_HUGE;
 
-	if (a->a_populated < 2 * KIND_FIRST_TRIES)
-		return a->a_populated % PAGE_KINDS == 0 ? PAGES_HUGE : PAGES_ORDINARY;
+	if (a->a_populated < PAGE_KINDS)
+		return (enum page_kind)a->a_populated;
 	if (a->a_populated % KIND_TRY_EVERY == 0)
 		return best == PAGES_HUGE ? PAGES_ORDINARY : PAGES_HUGE;
 	return best;
