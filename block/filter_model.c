@@ -28,8 +28,8 @@
 #include "util/err.h"
 #include "util/lock.h"
 #include "util/log.h"
+#include "util/time.h"
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
 #define USEC UINT64_C(1000)
 #define MSEC UINT64_C(1000000)
 #define MB UINT64_C(1000000)

@@ -29,7 +29,6 @@
 #include "ext4/inode_raw.h"
 #include "util/assert.h"
 
-#define NSEC_PER_SEC 1000000000u
 #define SEC_MIN INT32_MIN
 #define SEC_MAX_32 INT32_MAX
 #define SEC_MAX_34 ((int64_t)INT32_MAX + ((int64_t)EXT4_EPOCH_MASK << 32))

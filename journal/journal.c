@@ -28,8 +28,6 @@
 #define TRANSACTION_BLOCKS_MIN 1024
 /* Rounds of commit and checkpoint that jbd2_journal_flush() tries while others go on writing. */
 #define FLUSH_ROUNDS 16
-#define NSEC_PER_MSEC UINT64_C(1000000)
-#define NSEC_PER_USEC UINT64_C(1000)
 
 /* ---- Making ---- */
 

@@ -39,6 +39,7 @@
 #include "journal/jbd2.h"
 #include "journal/jbd2_format.h"
 #include "util/lock.h"
+#include "util/time.h"
 
 /* ---- Buffers ---- */
 
@@ -154,8 +155,6 @@ struct fc_scan {
 };
 
 /* ---- The journal ---- */
-
-#define NSEC_PER_MSEC UINT64_C(1000000)
 
 /* j_gate: number of open handles of the running transaction, and this bit while no new one may join it without j_state_lock. */
 #define GATE_CLOSED (UINT32_C(1) << 31)

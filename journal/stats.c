@@ -14,9 +14,6 @@
 #include "util/time.h"
 #include "util/trace.h"
 
-#define NSEC_PER_MSEC UINT64_C(1000000)
-#define NSEC_PER_USEC UINT64_C(1000)
-
 /* ---- Commits ---- */
 
 struct jbd2_stats *jbd2_stats(journal_t *j)

@@ -28,7 +28,6 @@
 #include "util/err.h"
 #include "util/time.h"
 
-#define NSEC_PER_MSEC UINT64_C(1000000)
 /* Blocks that are never promised, as in the kernel. */
 #define LOG_SPACE_SLACK 32
 

@@ -21,8 +21,7 @@
 
 #include "util/assert.h"
 #include "util/err.h"
-
-#define NSEC_PER_SEC 1000000000ull
+#include "util/time.h"
 
 static __thread const struct block_hooks *block_hooks; /* [owner thread] */
 static __thread unsigned block_depth;		       /* [owner thread] */

@@ -10,8 +10,6 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#define NSEC_PER_SEC 1000000000ull
-
 typedef struct timespec (*real_hook_t)(void);
 
 static _Atomic(real_hook_t) real_hook; /* [atomic] */

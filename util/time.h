@@ -6,6 +6,10 @@
 #include <stdint.h>
 #include <time.h>
 
+#define NSEC_PER_USEC UINT64_C(1000)
+#define NSEC_PER_MSEC UINT64_C(1000000)
+#define NSEC_PER_SEC UINT64_C(1000000000)
+
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t now_ns(void);
 /* Wall clock for inode times. */

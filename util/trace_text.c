@@ -7,6 +7,7 @@
  * Invariants: (1) a line ends with a newline and never leaves the buffer. (2) A field that the record does not have is 0.
  * Locking: none.
  */
+#include "util/time.h"
 #include "util/trace_text.h"
 
 #include <inttypes.h>
@@ -16,7 +17,6 @@
 
 #define MINOR_BITS 20u
 #define MINOR_MASK ((1u << MINOR_BITS) - 1)
-#define NSEC_PER_SEC UINT64_C(1000000000)
 
 struct text {
 	char *tx_buf;
