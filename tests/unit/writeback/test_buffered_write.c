@@ -224,6 +224,28 @@ START_TEST(without_delayed_allocation_blocks_come_at_once_and_lie_together)
 }
 END_TEST
 
+/* Aligned and not, in pieces of whole pages and of less, well past the length from which it is taken for a stream. */
+START_TEST(a_long_stream_is_what_was_written)
+{
+	static const size_t pieces[] = {8192, 4096, 12345, 65536};
+	struct wf f;
+	struct inode *inode;
+
+	wf_open(&f, "-t ext4 -b 4096", 64 * MIB, 1);
+	inode = wf_file(&f, 0);
+	for (unsigned i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
+		wf_fill(inode, 1 + i, i * 5 * MIB + i * 4096, 5 * MIB, pieces[i]);
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
+			wf_check(inode, 1 + i, i * 5 * MIB + i * 4096, 5 * MIB);
+		wf_sync(&f);
+		wb_drop_clean(inode);
+	}
+	iput(inode);
+	wf_close(&f);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_TESTS("writeback/buffered_write",
@@ -232,5 +254,6 @@ int main(void)
 			 mapped_page_writeout_does_not_extend,
 			 part_of_a_block_is_read_before_it_is_changed, errors_change_nothing,
 			 times_move_with_a_write, failed_write_reserves_nothing,
-			 without_delayed_allocation_blocks_come_at_once_and_lie_together);
+			 without_delayed_allocation_blocks_come_at_once_and_lie_together,
+			 a_long_stream_is_what_was_written);
 }
