@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "tests/unit/writeback/wb_fixture.h"
 
-static struct address_space as;
+static struct wb_domain wb;
+static struct address_space as = {.as_wb = &wb};
 static struct inode inode = {.i_mapping = &as};
 
 START_TEST(error_is_told_once_to_each_opener)
