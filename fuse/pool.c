@@ -48,15 +48,15 @@
 enum worker_state { WORKER_STANDBY, WORKER_ACTIVE, WORKER_REPLACED, WORKER_GONE };
 
 struct worker {
-	struct pool *w_pool;	    /* [const after init] */
-	unsigned w_index;	    /* [const after init] */
-	pthread_t w_thread;	    /* [const after init] */
-	enum worker_state w_state;  /* [p_lock] */
+	struct pool *w_pool; /* [const after init] */
+	unsigned w_index;    /* [const after init] */
+	pthread_t w_thread;  /* [const after init] */
+	/* [p_lock] while the thread serves only it changes this, and reads it without the lock */
+	enum worker_state w_state;
 	pthread_cond_t w_cond;	    /* with p_lock */
 	TAILQ_ENTRY(worker) w_link; /* [p_lock] in p_standby */
 	struct block_hooks w_hooks; /* [const after init] */
 	struct request w_request;   /* [owner thread] */
-	bool w_replaced;	    /* [owner thread] in state REPLACED */
 };
 
 struct pool {
@@ -131,9 +131,8 @@ static void hook_begin(void *arg)
 	struct worker *w = arg;
 	struct pool *p = w->w_pool;
 
-	if (w->w_replaced)
+	if (w->w_state == WORKER_REPLACED)
 		return;
-	w->w_replaced = true;
 	pthread_mutex_lock(&p->p_lock);
 	ASSERT(w->w_state == WORKER_ACTIVE);
 	w->w_state = WORKER_REPLACED;
@@ -154,9 +153,8 @@ static void back_at_work(struct worker *w)
 {
 	struct pool *p = w->w_pool;
 
-	if (!w->w_replaced)
+	if (w->w_state != WORKER_REPLACED)
 		return;
-	w->w_replaced = false;
 	pthread_mutex_lock(&p->p_lock);
 	w->w_state = WORKER_ACTIVE;
 	p->p_nr_active++;

@@ -24,6 +24,13 @@ static inline unsigned ext4_dir_rec_len(size_t name_len)
 {
 	return ((unsigned)name_len + DIR_HEADER_BYTES + 3u) & ~3u;
 }
+/* The room for another entry behind the name of one that was checked; an unused one is all room. */
+static inline unsigned ext4_dirent_room(const struct ext2_dir_entry_2 *de)
+{
+	unsigned used = de->inode == 0 ? 0 : ext4_dir_rec_len(de->name_len);
+
+	return le16_to_cpu(de->rec_len) - used;
+}
 
 /* ---- Entries of one block (dirent.c) ---- */
 

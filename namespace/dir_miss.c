@@ -80,13 +80,9 @@ void ext4_dir_note_miss(struct inode *dir, const struct dir_slot *slot)
 static bool entry_has_room(const struct inode *dir, uint8_t *data, unsigned offset, size_t len)
 {
 	const struct super_block *sb = dir->i_sb;
-	const struct ext2_dir_entry_2 *de = ext4_dirent_at(data, offset);
-	unsigned used;
 
-	if (ext4_dirent_bad(sb, data, offset, ext4_dir_leaf_bytes(sb)) != NULL)
-		return false;
-	used = de->inode == 0 ? 0 : ext4_dir_rec_len(de->name_len);
-	return le16_to_cpu(de->rec_len) - used >= ext4_dir_rec_len(len);
+	return ext4_dirent_bad(sb, data, offset, ext4_dir_leaf_bytes(sb)) == NULL &&
+	       ext4_dirent_room(ext4_dirent_at(data, offset)) >= ext4_dir_rec_len(len);
 }
 
 bool ext4_dir_recall_miss(struct inode *dir, struct dir_slot *slot)

@@ -238,11 +238,9 @@ int ext4_dirent_scan(struct inode *dir, struct buffer_head *bh, ext4_lblk_t lblk
 	while (offset < limit) {
 		const struct ext2_dir_entry_2 *de = ext4_dirent_at(bh->b_data, offset);
 		const char *why = ext4_dirent_bad(sb, bh->b_data, offset, limit);
-		unsigned used;
 
 		if (why != NULL)
 			return ext4_dirent_error(dir, lblk, offset, why);
-		used = de->inode == 0 ? 0 : ext4_dir_rec_len(de->name_len);
 		if (de->inode != 0 && de->name_len == scan->sc_len &&
 		    de->name[end] == scan->sc_name[end] &&
 		    memcmp(de->name, scan->sc_name, scan->sc_len) == 0) {
@@ -250,7 +248,7 @@ int ext4_dirent_scan(struct inode *dir, struct buffer_head *bh, ext4_lblk_t lblk
 			scan->sc_prev = prev;
 			return 1;
 		}
-		if (scan->sc_fit == DIR_NONE && le16_to_cpu(de->rec_len) - used >= need)
+		if (scan->sc_fit == DIR_NONE && ext4_dirent_room(de) >= need)
 			scan->sc_fit = offset;
 		prev = offset;
 		offset += le16_to_cpu(de->rec_len);

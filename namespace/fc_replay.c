@@ -35,6 +35,7 @@
 #include "namespace/xattr.h"
 #include "util/assert.h"
 #include "util/log.h"
+#include "util/order.h"
 
 /* Words of a record's value, all of 32 bits. */
 #define FC_INO 0u
@@ -79,9 +80,7 @@ struct fc_name {
 
 static int compare_inodes(const struct fc_inode *a, const struct fc_inode *b)
 {
-	if (a->n_ino == b->n_ino)
-		return 0;
-	return a->n_ino < b->n_ino ? -1 : 1;
+	return order_u64(a->n_ino, b->n_ino);
 }
 
 RB_GENERATE_INTERNAL(fc_inodes, fc_inode, n_rb, compare_inodes, static __attribute__((unused)))
@@ -169,8 +168,8 @@ static int compare_places(const void *a, const void *b)
 	const struct fc_place *y = b;
 
 	if (x->p_ino != y->p_ino)
-		return x->p_ino < y->p_ino ? -1 : 1;
-	return x->p_rec < y->p_rec ? -1 : x->p_rec > y->p_rec;
+		return order_u64(x->p_ino, y->p_ino);
+	return order_u64(x->p_rec, y->p_rec);
 }
 
 /* Every record is possible, and INODE records can be found. */

@@ -85,8 +85,7 @@ struct arena {
 	uint64_t a_unregistered;		/* [a_lock] */
 	bool a_register_refused;	    /* [a_lock] as far as the limit of locked memory went */
 	uint64_t a_grown_ahead;		    /* [a_lock] */
-	uint64_t a_populated;		    /* [a_lock] slabs, ever */
-	uint64_t a_of_kind[PAGE_KINDS];	    /* [a_lock] the same by kind */
+	uint64_t a_of_kind[PAGE_KINDS];	    /* [a_lock] slabs populated, ever */
 	uint64_t a_populate_ns[PAGE_KINDS]; /* [a_lock] for a slab: mean of the last ones */
 	struct workqueue *a_grower; /* [const after arena_grow_ahead] NULL: grow when needed */
 	struct work_item a_grow_work;
@@ -155,11 +154,12 @@ static void slab_init_pages(struct arena *a, uint32_t slab)
 static enum page_kind choose_kind_locked(const struct arena *a)
 {
 	const uint64_t *ns = a->a_populate_ns;
+	uint64_t slabs = a->a_of_kind[PAGES_HUGE] + a->a_of_kind[PAGES_ORDINARY];
 	enum page_kind best = ns[PAGES_ORDINARY] < ns[PAGES_HUGE] / 2 ? PAGES_ORDINARY : PAGES_HUGE;
 
-	if (a->a_populated < PAGE_KINDS)
-		return (enum page_kind)a->a_populated;
-	if (a->a_populated % KIND_TRY_EVERY == 0)
+	if (slabs < PAGE_KINDS)
+		return (enum page_kind)slabs;
+	if (slabs % KIND_TRY_EVERY == 0)
 		return best == PAGES_HUGE ? PAGES_ORDINARY : PAGES_HUGE;
 	return best;
 }
@@ -180,7 +180,6 @@ static void populated_locked(struct arena *a, enum page_kind kind, uint64_t ns)
 	uint64_t old = a->a_populate_ns[kind];
 
 	a->a_populate_ns[kind] = old == 0 ? ns : (old * 3 + ns) / 4;
-	a->a_of_kind[kind]++;
 }
 
 /* Take a dead slab into use. The lock is dropped meanwhile. False: there is none. */
@@ -201,7 +200,7 @@ static bool grow_locked(struct arena *a)
 	a->a_live_slabs++;
 	ask = a->a_bd != NULL && !a->a_register_refused;
 	kind = choose_kind_locked(a);
-	a->a_populated++;
+	a->a_of_kind[kind]++;
 	mutex_unlock(&a->a_lock);
 
 	addr = a->a_base + (size_t)slab * SLAB_BYTES;

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "bench/lib/benchlib.h"
+#include "util/splitmix.h"
 
 #define MAX_OPTIONS 16u
 
@@ -59,25 +60,15 @@ void bench_die(int err, const char *format, ...)
 	exit(1);
 }
 
-/* A Weyl sequence with a strong mix: any seed will do, and it never gets stuck. */
-static uint64_t random_next(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
 uint64_t bench_random_below(uint64_t *state, uint64_t bound)
 {
-	return random_next(state) % bound;
+	return splitmix64(state) % bound;
 }
 
 void bench_random_fill(uint64_t *state, void *buf, size_t len)
 {
 	for (size_t i = 0; i < len; i += sizeof(uint64_t)) {
-		uint64_t v = random_next(state);
+		uint64_t v = splitmix64(state);
 
 		memcpy((char *)buf + i, &v, len - i < sizeof(v) ? len - i : sizeof(v));
 	}

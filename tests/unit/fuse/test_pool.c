@@ -203,14 +203,15 @@ START_TEST(a_blocked_thread_is_replaced)
 }
 END_TEST
 
-START_TEST(standby_threads_are_reused)
+/* So many times: one thread blocks by this command, another one serves, the first goes on. */
+static void block_and_replace(enum command c, unsigned times)
 {
 	struct pool *p = start(1);
 	struct pool_stats ps;
 
-	for (unsigned i = 1; i <= 20; i++) {
+	for (unsigned i = 1; i <= times; i++) {
 		set_gate(false);
-		push(BLOCK);
+		push(c);
 		wait_for(&q.q_blocked, 1);
 		push(SERVE);
 		wait_for(&q.q_served, 2 * i - 1);
@@ -220,30 +221,19 @@ START_TEST(standby_threads_are_reused)
 	}
 	pool_get_stats(p, &ps);
 	ck_assert_uint_eq(ps.ps_threads, 2);
-	ck_assert_uint_eq(ps.ps_handovers, 20);
+	ck_assert_uint_eq(ps.ps_handovers, times);
 	end(p);
+}
+
+START_TEST(standby_threads_are_reused)
+{
+	block_and_replace(BLOCK, 20);
 }
 END_TEST
 
 START_TEST(a_request_that_blocks_again_and_again_costs_one_thread)
 {
-	struct pool *p = start(1);
-	struct pool_stats ps;
-
-	for (unsigned i = 1; i <= 10; i++) {
-		push(BLOCK_AGAIN);
-		wait_for(&q.q_blocked, 1);
-		push(SERVE);
-		wait_for(&q.q_served, 2 * i - 1);
-		set_gate(true);
-		wait_for(&q.q_served, 2 * i);
-		settled(p, 1);
-		set_gate(false);
-	}
-	pool_get_stats(p, &ps);
-	ck_assert_uint_eq(ps.ps_threads, 2);
-	ck_assert_uint_eq(ps.ps_handovers, 10);
-	end(p);
+	block_and_replace(BLOCK_AGAIN, 10);
 }
 END_TEST
 

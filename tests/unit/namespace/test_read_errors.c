@@ -311,6 +311,15 @@ START_TEST(attributes_that_cannot_be_read_only_fail)
 }
 END_TEST
 
+/* With and without extents, and with each answer. */
+static void with_all_maps(void (*check)(const char *mkfs, enum ext4_errors errors))
+{
+	for (unsigned i = 0; i < 2; i++) {
+		check(maps[i], ERRORS_CONTINUE);
+		check(maps[i], ERRORS_RO);
+	}
+}
+
 static void cut_short(const char *mkfs, enum ext4_errors errors)
 {
 	struct failing f;
@@ -328,10 +337,7 @@ static void cut_short(const char *mkfs, enum ext4_errors errors)
 
 START_TEST(blocks_that_a_truncate_cannot_free_are_recorded)
 {
-	for (unsigned i = 0; i < 2; i++) {
-		cut_short(maps[i], ERRORS_CONTINUE);
-		cut_short(maps[i], ERRORS_RO);
-	}
+	with_all_maps(cut_short);
 }
 END_TEST
 
@@ -355,10 +361,7 @@ static void remove_it(const char *mkfs, enum ext4_errors errors)
 
 START_TEST(blocks_of_a_removed_file_that_cannot_be_freed_are_recorded)
 {
-	for (unsigned i = 0; i < 2; i++) {
-		remove_it(maps[i], ERRORS_CONTINUE);
-		remove_it(maps[i], ERRORS_RO);
-	}
+	with_all_maps(remove_it);
 }
 END_TEST
 
